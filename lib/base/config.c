@@ -312,6 +312,8 @@ static int load_drop_ins(struct naos_config *config, const char *path, struct na
 	if (asprintf(&dir, "%s.d", path) < 0)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the configuration");
 	int count = scandir(dir, &entries, only_conf, alphasort);
+	if (count < 0 && errno != ENOENT && errno != ENOTDIR)
+		return naos_error_set_errno(err, errno, "cannot read the drop-ins in %s", dir);
 	for (int i = 0; i < count; i++) {
 		naos_autofree char *file = NULL;
 		if (rc == 0 && asprintf(&file, "%s/%s", dir, entries[i]->d_name) < 0)
@@ -324,16 +326,21 @@ static int load_drop_ins(struct naos_config *config, const char *path, struct na
 	return rc;
 }
 
+const char *naos_config_path(const char *path)
+{
+	const char *chosen = path ? path : secure_getenv("NAOS_CONFIG");
+	return chosen ? chosen : NAOS_CONFIG_DEFAULT_PATH;
+}
+
 int naos_config_load(const char *path, struct naos_config **ret, struct naos_error *err)
 {
 	naos_autoconfig struct naos_config *config = calloc(1, sizeof(*config));
 	if (!config)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the configuration");
-	const char *chosen = path ? path : secure_getenv("NAOS_CONFIG");
-	bool optional = !chosen;
-	if (!chosen)
-		chosen = NAOS_CONFIG_DEFAULT_PATH;
-	int rc = optional && access(chosen, F_OK) != 0 ? 0 : load_file(config, chosen, err);
+	const char *chosen = naos_config_path(path);
+	bool optional = !path && !secure_getenv("NAOS_CONFIG");
+	/* only a file that is not there may be left out: one that can't be read must not turn into all defaults */
+	int rc = optional && access(chosen, F_OK) != 0 && errno == ENOENT ? 0 : load_file(config, chosen, err);
 	if (rc == 0)
 		rc = load_drop_ins(config, chosen, err);
 	if (rc == 0)

@@ -28,6 +28,8 @@ struct naos_config_key {
 
 /* path NULL: NAOS_CONFIG, else the default path, which may be absent (all defaults). */
 int naos_config_load(const char *path, struct naos_config **ret, struct naos_error *err) naos_must_check;
+/* The file that naos_config_load(path, …) reads: path, NAOS_CONFIG or the default. */
+const char *naos_config_path(const char *path);
 /* From memory, for tests and fuzzing; `name` stands for the file in messages. */
 int naos_config_parse(const char *text, size_t bytes, const char *name, struct naos_config **ret, struct naos_error *err) naos_must_check;
 struct naos_config *naos_config_free(struct naos_config *config);
