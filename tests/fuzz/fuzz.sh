@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs a libFuzzer target: fuzz.sh PROGRAM SEEDS SECONDS.  What it finds is kept beside the program, never in the source.
+# Runs a libFuzzer target: fuzz.sh PROGRAM SEEDS, for $NAOS_FUZZ_SECONDS (5).  What it finds is kept beside the program, never in the source.
 # SPDX-License-Identifier: Apache-2.0
 set -eu
-program=$1 seeds=$2 seconds=$3
+program=$1 seeds=$2 seconds=${NAOS_FUZZ_SECONDS:-5}
 corpus=$program.corpus
 mkdir -p "$corpus"
 exec "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$corpus.found-" \

@@ -70,3 +70,11 @@ class Naos:
 @pytest.fixture
 def naos(tmp_path):
     return Naos(tmp_path)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """One line a skip, which ./check compares with tests/skips.txt."""
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        name = report.nodeid.split("::", 1)[-1].replace(" ", "_")
+        terminalreporter.write_line(f"skipped: {name}: {reason.removeprefix('Skipped: ')}")

@@ -1,6 +1,7 @@
 /* Secret memory: locked, zero in a child, wiped when freed, a clear message under a small RLIMIT_MEMLOCK. */
 #include "unit.h"
 
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -80,6 +81,7 @@ static void guard_page_stops_an_overrun(void **state)
 	if (child == 0) {
 		struct rlimit none = { 0, 0 };
 		(void)setrlimit(RLIMIT_CORE, &none);
+		(void)signal(SIGSEGV, SIG_DFL); /* cmocka's handler would go on with the next test in this child */
 		volatile uint8_t *data = naos_secret_data(key);
 		for (size_t i = 0; i < NAOS_SECRET_SLAB_BYTES * 2; i += 4096)
 			data[i] = 1;
@@ -87,13 +89,16 @@ static void guard_page_stops_an_overrun(void **state)
 	}
 	int status;
 	assert_int_equal(waitpid(child, &status, 0), child);
-	/* a sanitizer turns the signal into an exit status */
-	assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) != 0);
+	assert_true(WIFSIGNALED(status));
 	naos_secret_free(key);
 }
 
 static void small_memlock_says_what_to_do(void **state)
 {
+	if (UNDER_ADDRESS_SANITIZER) {
+		print_message("AddressSanitizer replaces mlock by nothing; builds without it run this test\n");
+		skip();
+	}
 	pid_t child = fork();
 	if (child == 0) {
 		struct rlimit small = { 16 * 1024, 16 * 1024 };

@@ -20,6 +20,14 @@
 			fail_msg("%s: code %d: %s", #call, rc_, (err)->message); \
 	} while (0)
 
+#if defined(__SANITIZE_ADDRESS__)
+#define UNDER_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#define UNDER_ADDRESS_SANITIZER __has_feature(address_sanitizer)
+#else
+#define UNDER_ADDRESS_SANITIZER 0
+#endif
+
 /* The call must fail with this code. */
 #define assert_code(call, expected) assert_int_equal((call), (expected))
 
