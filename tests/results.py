@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sums up test runs: results.py SKIPS TESTLOG.json...
 
-Prints what failed and what was skipped (whole tests, and cases inside tests that passed otherwise), and `N passed, N failed, N skipped` as the last line.  Exit status 1 if a test
+Prints what failed and what was skipped (whole tests, and cases inside tests that passed otherwise), and
+`N passed, N failed, N skipped` as the last line.  Exit status 1 if a test
 failed, if a test or a case in it was skipped that SKIPS does not list, or if no test ran.
 """
 import fnmatch

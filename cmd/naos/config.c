@@ -10,14 +10,15 @@ static int check_values(const struct naos_config *config, struct naos_error *err
 {
 	const char *name, *uri = naos_config_string(config, "keymanager", NULL, "uri");
 	if (strstr(uri, "pin-value="))
-		return naos_error_set(err, NAOS_E_CONFIG, "%s: a PIN stands in the uri; put it into a file and name that with pin-source=file:/…",
+		return naos_error_set(err, NAOS_E_CONFIG,
+				      "%s: a PIN stands in the uri; put it into a file and name that with pin-source=file:/…",
 				      naos_config_origin(config, "keymanager", NULL, "uri"));
 	for (unsigned i = 0; (name = naos_config_section_name(config, "fileset", i)); i++) {
 		struct naos_uuid id;
 		const char *text = naos_config_string(config, "fileset", name, "id");
 		if (text[0] && !naos_uuid_parse(text, &id))
-			return naos_error_set(err, NAOS_E_CONFIG, "%s: '%s' is not a UUID", naos_config_origin(config, "fileset", name, "id"),
-					      text);
+			return naos_error_set(err, NAOS_E_CONFIG, "%s: '%s' is not a UUID",
+					      naos_config_origin(config, "fileset", name, "id"), text);
 	}
 	return 0;
 }

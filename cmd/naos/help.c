@@ -139,8 +139,8 @@ const struct naos_command naos_command_help = {
 static int run_version(struct naos_invocation *invocation, struct naos_error *err)
 {
 	if (invocation->json)
-		return naos_print_json(json_pack("{s:s, s:s, s:s}", "version", NAOS_VERSION, "openssl", OpenSSL_version(OPENSSL_VERSION_STRING),
-						 "jansson", jansson_version_str()), err);
+		return naos_print_json(json_pack("{s:s, s:s, s:s}", "version", NAOS_VERSION, "openssl",
+						 OpenSSL_version(OPENSSL_VERSION_STRING), "jansson", jansson_version_str()), err);
 	printf("naos %s\n", NAOS_VERSION);
 	return 0;
 }

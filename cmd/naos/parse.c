@@ -227,8 +227,8 @@ static int refuse_option(const struct naos_command *command, const struct getopt
 		matches += strncmp(option->name, written, strlen(written)) == 0;
 	}
 	if (matches > 1)
-		return naos_error_set(err, NAOS_E_USAGE, "option '%s' is not written out: %zu options begin so; see 'naos%s%s --help'", name,
-				      matches, space, help);
+		return naos_error_set(err, NAOS_E_USAGE, "option '%s' is not written out: %zu options begin so; see 'naos%s%s --help'",
+				      name, matches, space, help);
 	if (best)
 		return naos_error_set(err, NAOS_E_USAGE, "unknown option '%s'; did you mean '--%s'?", name, best);
 	return naos_error_set(err, NAOS_E_USAGE, "unknown option '%s'; see 'naos%s%s --help'", name, space, help);

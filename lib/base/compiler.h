@@ -1,4 +1,4 @@
-/* Attributes and cleanup helpers used everywhere. */
+/* Attributes and cleanup helpers used everywhere.  SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_BASE_COMPILER_H
 #define NAOS_BASE_COMPILER_H
 

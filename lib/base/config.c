@@ -251,7 +251,8 @@ static int check_lines(const char *text, size_t bytes, const char *name, struct 
 		if (i - start > MAX_LINE - 8)
 			return naos_error_set(err, NAOS_E_LIMIT, "%s:%zu: a line of more than %d bytes", name, line, MAX_LINE - 8);
 		if (i > start && text[start] == '[' && i - start > MAX_HEADING)
-			return naos_error_set(err, NAOS_E_LIMIT, "%s:%zu: a section heading of more than %d bytes", name, line, MAX_HEADING);
+			return naos_error_set(err, NAOS_E_LIMIT, "%s:%zu: a section heading of more than %d bytes", name, line,
+					      MAX_HEADING);
 		start = i + 1;
 		line++;
 	}

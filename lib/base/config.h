@@ -37,7 +37,8 @@ struct naos_config *naos_config_free(struct naos_config *config);
 /* The value or the key's default; name is NULL for unnamed sections.  Valid until the configuration is freed.
  * Asking for a key that is not in config_keys.def is a programming error (abort). */
 const char *naos_config_string(const struct naos_config *config, const char *section, const char *name, const char *key);
-uint64_t naos_config_number(const struct naos_config *config, const char *section, const char *name, const char *key); /* size in bytes, duration in s, count */
+/* Size in bytes, duration in seconds, or count. */
+uint64_t naos_config_number(const struct naos_config *config, const char *section, const char *name, const char *key);
 bool naos_config_bool(const struct naos_config *config, const char *section, const char *name, const char *key);
 /* "file:line" where the value was set, or "default". */
 const char *naos_config_origin(const struct naos_config *config, const char *section, const char *name, const char *key);

@@ -1,4 +1,4 @@
-/* How the parts fill the error object (the public half is naos/error.h). */
+/* How the parts fill the error object (the public half is naos/error.h).  SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_BASE_ERRORS_H
 #define NAOS_BASE_ERRORS_H
 

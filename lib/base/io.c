@@ -227,7 +227,8 @@ const char *naos_io_printable(const char *name, char *buffer, size_t bytes)
 	while (*at && used + 5 < bytes) {
 		size_t length = utf8_length(at);
 		/* C1 controls (U+0080..U+009F) can drive a terminal too */
-		bool plain = length > 1 ? !(length == 2 && at[0] == 0xc2 && at[1] < 0xa0) : length == 1 && *at >= 0x20 && *at != 0x7f && *at != '\\';
+		bool plain = length > 1 ? !(length == 2 && at[0] == 0xc2 && at[1] < 0xa0) :
+					  length == 1 && *at >= 0x20 && *at != 0x7f && *at != '\\';
 		if (plain) {
 			memcpy(buffer + used, at, length);
 			used += length;

@@ -1,4 +1,4 @@
-/* 16-byte identifiers (RFC 4122 version 4) of files, file sets and keys. */
+/* 16-byte identifiers (RFC 4122 version 4) of files, file sets and keys.  SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_BASE_UUID_H
 #define NAOS_BASE_UUID_H
 

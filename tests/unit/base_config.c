@@ -1,4 +1,4 @@
-/* Configuration: unknown things are errors with file and line; units; drop-ins. */
+/* Configuration: unknown things are errors with file and line; units; drop-ins.  SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
 #include <fcntl.h>
@@ -27,7 +27,8 @@ static void refused(const char *text, const char *message)
 static void values_defaults_and_origins(void **state)
 {
 	naos_autoconfig struct naos_config *config = NULL;
-	assert_ok(parse("# a comment\n[keyring]\nmax-keys = 12\n\n[fileset genomes]\nalgorithm = aes-128-gcm\n[fileset b]\nmek=x ; note\n", &config), &err);
+	assert_ok(parse("# a comment\n[keyring]\nmax-keys = 12\n\n[fileset genomes]\nalgorithm = aes-128-gcm\n"
+			"[fileset b]\nmek=x ; note\n", &config), &err);
 	assert_int_equal(naos_config_number(config, "keyring", NULL, "max-keys"), 12);
 	assert_int_equal(naos_config_number(config, "keyring", NULL, "max-age"), 600);
 	assert_string_equal(naos_config_string(config, "fileset", "genomes", "algorithm"), "aes-128-gcm");

@@ -1,4 +1,4 @@
-/* The bounded cursor: nothing outside the window, failure sticks. */
+/* The bounded cursor: nothing outside the window, failure sticks.  SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
 #include "base/cursor.h"

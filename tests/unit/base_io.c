@@ -1,4 +1,5 @@
-/* Files: atomic replacement, temporaries, printable names, identifiers, the error object. */
+/* Files: atomic replacement, temporaries, printable names, identifiers, the error object.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* Secret memory: locked, zero in a child, wiped when freed, a clear message under a small RLIMIT_MEMLOCK. */
+/* Secret memory: locked, zero in a child, wiped when freed, a clear message under a small RLIMIT_MEMLOCK.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
 #include <signal.h>

@@ -1,4 +1,5 @@
-/* cmocka in the order that it needs its headers, and a helper that prints the error object of a failed call. */
+/* cmocka in the order that it needs its headers, and a helper that prints the error object of a failed call.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_TESTS_UNIT_H
 #define NAOS_TESTS_UNIT_H
 
