@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-MAX_LINES, MAX_COLUMNS, TAB = 700, 140, 8
+MAX_LINES, MAX_COLUMNS, TAB = 700, 140, 4  # 130 columns are aimed at
 BANNED = {
     "strcpy": "snprintf", "strcat": "snprintf", "sprintf": "snprintf", "vsprintf": "vsnprintf", "gets": "naos_io_read",
     "system": "posix_spawn", "popen": "posix_spawn", "strtok": "strsep", "alloca": "naos_autofree", "mktemp": "naos_io_temporary",

@@ -70,7 +70,7 @@ def test_a_variable_of_another_function_is_not_taken_for_the_secret(tree):
 
 
 @pytest.mark.parametrize("check, text", [
-    ("size", "\n" * 700), ("size", "/* " + "x" * 140 + " */\n"), ("text", "a \n"), ("text", "/* TO" "DO */\n"),
+    ("size", "\n" * 700), ("size", "/* " + "x" * 150 + " */\n"), ("text", "a \n"), ("text", "/* TO" "DO */\n"),
     ("text", "/* see /ro" "ot/x */\n"), ("text", "/* see /wo" "rk/x */\n"),
 ])
 def test_size_and_text_are_checked(tree, check, text):

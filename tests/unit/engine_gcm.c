@@ -1,4 +1,5 @@
-/* The calls of the engine on every back end that runs here: any alignment, any length, in place, damage, misuse. */
+/* The calls of the engine on every back end that runs here: any alignment, any length, in place, damage, misuse.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine_helper.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
-/* What the tests of the engine share: every back end that this machine can run, keys, hex, where vectors lie. */
+/* What the tests of the engine share: every back end that this machine can run, keys, hex, where vectors lie.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_TESTS_ENGINE_HELPER_H
 #define NAOS_TESTS_ENGINE_HELPER_H
 
