@@ -7,7 +7,9 @@
 
 #include "base/errors.h"
 
-#define NAOS_AUDIT_MAX_RECORD_BYTES 8192
+/* One record as written; enough for any path of the system, escaped. */
+#define NAOS_AUDIT_MAX_RECORD_BYTES 32768
+#define NAOS_AUDIT_MAX_BATCH 1024 /* events of one naos_audit_append_many */
 
 /* One event.  Strings are UTF-8 or arbitrary bytes (invalid ones are escaped); NULL leaves the field out. */
 struct naos_audit_event {
@@ -24,6 +26,13 @@ struct naos_audit_log;
 /* Opens for appending, creating the directory, its key and its first checkpoint if `create`; origin is the name of the log
  * in its checkpoints (NULL: "naos/HOSTNAME").  One process writes at a time (a lock file; waits up to 10 s, then
  * NAOS_E_BUSY).  A torn tail that a crash left (never acknowledged) is cut, and a record says so. */
+struct naos_audit_options {
+	const char *origin;   /* NULL: the log's own, and "naos/HOSTNAME" for a new one */
+	const char *key_path; /* private key; NULL: the file `key` in the directory */
+	bool create;
+};
+int naos_audit_open_with(const char *dir, const struct naos_audit_options *options, struct naos_audit_log **ret,
+			 struct naos_error *err) naos_must_check;
 int naos_audit_open(const char *dir, const char *origin, bool create, struct naos_audit_log **ret, struct naos_error *err) naos_must_check;
 struct naos_audit_log *naos_audit_close(struct naos_audit_log *log);
 
