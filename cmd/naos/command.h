@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/resource.h>
 #include <jansson.h>
 
 #include "base/config.h"
@@ -44,6 +45,7 @@ struct naos_invocation {
 	bool json;                            /* --json */
 	bool verbose;                         /* --verbose */
 	const char *config_path;              /* --config, or NULL */
+	struct rlimit core_limit;             /* RLIMIT_CORE before main() lowered it */
 	struct naos_config *config;           /* loaded (naos.conf or --config); NULL if without_config */
 };
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/log.h"
 #include "command.h"
@@ -19,13 +18,12 @@ static void fill_standard_descriptors(void)
 
 /* Keys lie outside core dumps anyway; plaintext in ordinary buffers is kept out of them by writing none.  The hard limit
  * stays, so that someone who debugs can allow one from outside (prlimit). */
-static void write_no_core(void)
+static struct rlimit write_no_core(void)
 {
-	struct rlimit limit;
-	if (getrlimit(RLIMIT_CORE, &limit) == 0) {
-		limit.rlim_cur = 0;
-		(void)setrlimit(RLIMIT_CORE, &limit);
-	}
+	struct rlimit before = { 0 };
+	if (getrlimit(RLIMIT_CORE, &before) == 0)
+		(void)setrlimit(RLIMIT_CORE, &(struct rlimit){ .rlim_cur = 0, .rlim_max = before.rlim_max });
+	return before;
 }
 
 /* A reader that went away (EPIPE: `naos … | head`) has seen what it wanted: no error. */
@@ -69,7 +67,7 @@ int main(int argc, char **argv)
 	struct naos_error err = NAOS_ERROR_INIT;
 
 	fill_standard_descriptors();
-	write_no_core();
+	struct rlimit core_limit = write_no_core();
 	(void)signal(SIGPIPE, SIG_IGN);
 	naos_log_start("naos", NAOS_LOG_WARNING);
 	naos_log_json(wants_json(argc, argv));
@@ -81,6 +79,7 @@ int main(int argc, char **argv)
 			naos_log(NAOS_LOG_ERROR, "%s", err.message); /* one calm line: it says where to look */
 		return naos_error_exit_status(rc);
 	}
+	invocation.core_limit = core_limit;
 	naos_log_json(invocation.json);
 	if (invocation.verbose)
 		naos_log_start("naos", NAOS_LOG_INFO);

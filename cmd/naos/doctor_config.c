@@ -1,0 +1,93 @@
+/* Checks of what is configured: files, engine, key manager, file sets, audit log.  SPDX-License-Identifier: Apache-2.0 */
+#include "doctor.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/uuid.h"
+#include "engine/engine.h"
+
+/* Who can change the configuration chooses where keys come from. */
+static void check_owner(struct naos_examination *examination, const char *path)
+{
+	static const char why[] = "who can change the configuration chooses where keys come from";
+	struct stat status;
+	if (stat(path, &status) != 0)
+		return;
+	if (status.st_uid != 0 && status.st_uid != geteuid())
+		naos_finding_add(examination, NAOS_FINDING_PROBLEM, "config", why, "give it to root: 'chown root'", "%s belongs to user %u", path,
+				 (unsigned)status.st_uid);
+	if (status.st_mode & (S_IWGRP | S_IWOTH))
+		naos_finding_add(examination, NAOS_FINDING_PROBLEM, "config", why, "chmod go-w", "%s can be written by others than its owner",
+				 path);
+}
+
+static void check_drop_ins(struct naos_examination *examination, const char *path)
+{
+	naos_autofree char *folder = NULL;
+	if (asprintf(&folder, "%s.d", path) < 0)
+		return;
+	check_owner(examination, folder);
+	DIR *dir = opendir(folder);
+	for (struct dirent *entry; dir && (entry = readdir(dir));) {
+		naos_autofree char *file = NULL;
+		if (entry->d_name[0] != '.' && asprintf(&file, "%s/%s", folder, entry->d_name) > 0)
+			check_owner(examination, file);
+	}
+	if (dir)
+		(void)closedir(dir);
+}
+
+static void check_config(struct naos_examination *examination)
+{
+	static const char why[] = "without it no command that needs a key can work";
+	const char *path = naos_config_path(examination->config_path);
+	struct naos_error err = NAOS_ERROR_INIT;
+	if (naos_config_load(examination->config_path, &examination->config, &err) != 0)
+		naos_finding_add(examination, NAOS_FINDING_PROBLEM, "config", why, "mend the line named, or make the file readable", "%s",
+				 err.message);
+	else if (access(path, F_OK) != 0)
+		naos_finding_add(examination, NAOS_FINDING_WARNING, "config", why, "copy the example naos.conf and edit it; man 5 naos.conf",
+				 "there is no %s: defaults are used", path);
+	else
+		naos_finding_add(examination, NAOS_FINDING_OK, "config", why, NULL, "%s is valid", path);
+	check_owner(examination, path);
+	check_drop_ins(examination, path);
+}
+
+static void check_engine(struct naos_examination *examination)
+{
+	static const char why[] = "nothing can be sealed or opened without a back end that passes its known-answer test";
+	const char *backend = naos_config_string(examination->config, "engine", NULL, "backend");
+	struct naos_error err = NAOS_ERROR_INIT;
+	if (naos_engine_select(backend, naos_config_bool(examination->config, "engine", NULL, "fips"), &err) != 0)
+		naos_finding_add(examination, NAOS_FINDING_PROBLEM, "engine", why, "set [engine] backend = auto", "%s", err.message);
+	else
+		naos_finding_add(examination, NAOS_FINDING_OK, "engine", why, NULL, "AES-GCM by %s, known answers right", naos_engine_name());
+}
+
+static void check_file_sets(struct naos_examination *examination)
+{
+	static const char why[] = "the id of a file set is part of every sealed file: it must be the same on all machines";
+	const char *name;
+	unsigned count = 0;
+	for (; (name = naos_config_section_name(examination->config, "fileset", count)); count++) {
+		struct naos_uuid id;
+		if (!naos_uuid_parse(naos_config_string(examination->config, "fileset", name, "id"), &id))
+			naos_finding_add(examination, NAOS_FINDING_PROBLEM, "fileset", why, "give [fileset NAME] an id, once (uuidgen)",
+					 "file set %s has no valid id", name);
+	}
+	if (count > 0)
+		naos_finding_add(examination, NAOS_FINDING_OK, "fileset", why, NULL, "%u configured", count);
+}
+
+void naos_examine_config(struct naos_examination *examination)
+{
+	check_config(examination);
+	if (!examination->config)
+		return;
+	check_engine(examination);
+	check_file_sets(examination);
+}
