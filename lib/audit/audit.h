@@ -5,6 +5,8 @@
 #ifndef NAOS_AUDIT_AUDIT_H
 #define NAOS_AUDIT_AUDIT_H
 
+#include <jansson.h>
+
 #include "base/errors.h"
 
 /* One record as written; enough for any path of the system, escaped. */
@@ -41,5 +43,59 @@ int naos_audit_append(struct naos_audit_log *log, const struct naos_audit_event 
 /* The same for several events in one commit. */
 int naos_audit_append_many(struct naos_audit_log *log, const struct naos_audit_event *events, size_t count,
 			   struct naos_error *err) naos_must_check;
+
+/* What a reader demands beyond the log itself. */
+struct naos_audit_check {
+	const char *key_path;        /* public key; NULL: `key.pub` in the directory, which proves less */
+	const char *checkpoint_path; /* an earlier checkpoint kept elsewhere, which the log must continue; may be NULL */
+	const char *witness_path;    /* public key of a witness that must have cosigned that checkpoint; may be NULL */
+};
+
+#define NAOS_AUDIT_NAME_BYTES 256
+
+struct naos_audit_report {
+	char origin[NAOS_AUDIT_NAME_BYTES];
+	uint64_t size;           /* records that the checkpoint vouches for */
+	uint8_t root[32];        /* their root hash */
+	uint64_t earlier_size;   /* records of the earlier checkpoint; 0 without one */
+	uint64_t witness_unix_s; /* when the witness cosigned it; 0 without one */
+	uint64_t pending_bytes;  /* behind the last record: being written, or left by a process that died; not part of the log */
+	/* the first thing that is wrong */
+	bool bad;
+	bool has_bad_sequence;
+	uint64_t bad_sequence; /* record */
+	char bad_file[64];     /* path in the directory */
+};
+
+/* Reads the whole log: NAOS_E_INTEGRITY if anything was changed, dropped, added, reordered or cut.  No lock is taken: a
+ * process may append meanwhile.  *ret is written on success and on NAOS_E_INTEGRITY. */
+int naos_audit_verify(const char *dir, const struct naos_audit_check *check, struct naos_audit_report *ret, struct naos_error *err)
+	naos_must_check;
+
+/* Calls visit for each of the first `size` records, in order; `line` is its JSON text, valid during the call.  An answer other
+ * than 0 ends the reading and is returned.  It checks nothing: call naos_audit_verify first and give its size. */
+typedef int (*naos_audit_visit)(void *context, uint64_t sequence, const char *line, size_t bytes, struct naos_error *err);
+int naos_audit_each(const char *dir, uint64_t size, naos_audit_visit visit, void *context, struct naos_error *err) naos_must_check;
+
+/* A self-contained proof as JSON (docs/formats/audit-log.md); the caller releases it.  That record `sequence` is in the log: */
+int naos_audit_prove(const char *dir, const char *key_path, uint64_t sequence, json_t **ret, struct naos_error *err) naos_must_check;
+/* That the log continues an earlier checkpoint: */
+int naos_audit_prove_since(const char *dir, const char *key_path, const char *checkpoint_path, json_t **ret,
+			   struct naos_error *err) naos_must_check;
+
+/* What a proof shows.  Strings are owned; naos_audit_proof_clear releases them. */
+struct naos_audit_proof {
+	char origin[NAOS_AUDIT_NAME_BYTES];
+	uint64_t size;         /* of the log that the proof's checkpoint vouches for */
+	char *checkpoint;      /* that checkpoint as text */
+	char *record;          /* the record; NULL in a proof of continuation */
+	uint64_t sequence;     /* of the record */
+	uint64_t earlier_size; /* of the earlier checkpoint in a proof of continuation */
+	char *earlier;         /* that checkpoint as text, NULL in a proof of a record */
+};
+/* Checks a proof without the log; key_path is the log's public key.  NAOS_E_INTEGRITY, NAOS_E_FORMAT. */
+int naos_audit_proof_open(const char *proof_path, const char *key_path, struct naos_audit_proof *ret,
+			  struct naos_error *err) naos_must_check;
+void naos_audit_proof_clear(struct naos_audit_proof *proof);
 
 #endif

@@ -9,11 +9,6 @@
 #include "audit/merkle.h"
 #include "audit/tile.h"
 
-#define NAOS_CHECKPOINT_FILE "checkpoint"
-#define NAOS_PRIVATE_KEY_FILE "key"
-#define NAOS_PUBLIC_KEY_FILE "key.pub"
-#define NAOS_LOCK_FILE "lock"
-
 /* The fields of one record, ready but for time and sequence. */
 struct naos_audit_body {
 	char *text;

@@ -7,6 +7,11 @@
 #include "audit/audit.h"
 #include "audit/merkle.h"
 
+#define NAOS_CHECKPOINT_FILE "checkpoint"
+#define NAOS_PRIVATE_KEY_FILE "key"
+#define NAOS_PUBLIC_KEY_FILE "key.pub"
+#define NAOS_LOCK_FILE "lock"
+
 #define NAOS_TILE_HASHES 256
 #define NAOS_TILE_BYTES (NAOS_TILE_HASHES * NAOS_HASH_BYTES)
 #define NAOS_TILE_LEVELS 8
