@@ -1,0 +1,222 @@
+/* Finding the version that a chunk reads as.  SPDX-License-Identifier: Apache-2.0 */
+#include "seal/file.h"
+
+#include <string.h>
+
+#define MAX_RETRIES 16 /* a reader beside a live writer reads the tags again */
+
+int naos_file_damage(const struct naos_sealed_file *file, uint64_t chunk, struct naos_error *err, const char *what)
+{
+	return naos_error_set(err, NAOS_E_INTEGRITY, "%s: chunk %llu (from byte %llu): %s", file->store->name,
+			      (unsigned long long)chunk, (unsigned long long)chunk * NAOS_CHUNK_BYTES, what);
+}
+
+static int load_view(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t group, struct naos_error *err)
+{
+	uint64_t offset = naos_layout_sector_offset(group * NAOS_TAG_PAGE_SECTORS);
+	size_t want = group ? NAOS_CHUNK_BYTES : NAOS_FIRST_GROUP_SECTORS * NAOS_SECTOR_BYTES, got;
+	view->valid = false;
+	int rc = file->store->ops->read(file->store, view->raw, want, offset, &got, err);
+	if (rc != 0)
+		return rc;
+	memset(view->raw + got, 0, sizeof(view->raw) - got);
+	memset(view->decoded, 0, sizeof(view->decoded));
+	view->group = group;
+	view->valid = true;
+	return 0;
+}
+
+int naos_file_sector(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t chunk, struct naos_sector **ret,
+		     struct naos_error *err)
+{
+	uint64_t sector = naos_layout_sector(chunk), group = sector / NAOS_TAG_PAGE_SECTORS;
+	unsigned place = (unsigned)(sector % NAOS_TAG_PAGE_SECTORS);
+	int rc = view->valid && view->group == group ? 0 : load_view(file, view, group, err);
+	if (rc == 0 && !view->decoded[place]) {
+		rc = naos_sector_decode(file->keys, sector, view->raw + place * NAOS_SECTOR_BYTES, &view->sectors[place], err);
+		if (rc != 0)
+			return naos_error_prefix(err, rc, "%s", file->store->name);
+		view->decoded[place] = true;
+	}
+	if (rc == 0)
+		*ret = &view->sectors[place];
+	return rc;
+}
+
+struct naos_entry *naos_sector_pair(struct naos_sector *sector, uint64_t chunk)
+{
+	uint64_t group = naos_layout_group(chunk);
+	return sector->entries[(chunk - naos_layout_first(group)) % NAOS_SECTOR_CHUNKS];
+}
+
+int naos_file_open_version(struct naos_sealed_file *file, uint64_t chunk, const struct naos_entry *entry, uint8_t *text,
+			   bool *ret_opened, struct naos_error *err)
+{
+	if (entry->hole) {
+		memset(text, 0, entry->length);
+		*ret_opened = true;
+		return 0;
+	}
+	size_t got;
+	int rc = file->store->ops->read(file->store, text, entry->length, naos_layout_data_offset(chunk), &got, err);
+	if (rc != 0)
+		return rc;
+	*ret_opened = false;
+	if (got < entry->length) {
+		memset(text, 0, entry->length);
+		return 0;
+	}
+	uint8_t associated[NAOS_CHUNK_ASSOCIATED_BYTES], tag[NAOS_GCM_TAG_BYTES];
+	naos_entry_associated(&file->header.file_id, chunk, entry, associated);
+	memcpy(tag, entry->tag, sizeof(tag));
+	struct naos_data_key *key;
+	rc = naos_file_keys_get(file->keys, chunk, entry->seq, &key, err);
+	if (rc != 0) {
+		memset(text, 0, entry->length);
+		return rc;
+	}
+	const struct naos_gcm_message message = {
+		.nonce = entry->nonce, .associated = associated, .associated_bytes = sizeof(associated),
+		.in = text, .out = text, .bytes = entry->length, .tag = tag,
+	};
+	rc = naos_gcm_open(naos_data_key_gcm(key), &message, NULL);
+	naos_file_keys_put(file->keys, key);
+	*ret_opened = rc == 0;
+	return rc == 0 || rc == NAOS_E_INTEGRITY ? 0 : naos_error_set(err, rc, "%s: decryption failed", file->store->name);
+}
+
+/* One try with the tags as view has them.  *ret_tried false: the chunk has no version at all. */
+static int pick_once(struct naos_sealed_file *file, uint64_t chunk, struct naos_entry *pair, struct naos_entry *ret, uint8_t *text,
+		     bool *ret_opened, const char **ret_why, struct naos_error *err)
+{
+	const struct naos_entry *newer, *older;
+	naos_entry_sort(pair, &newer, &older);
+	*ret_opened = false;
+	if (file->state.clean && newer->epoch > file->sealed_epoch) {
+		*ret_why = "its tag is newer than the sealed state of the file";
+		return 0;
+	}
+	*ret_why = "its data does not match its tag";
+	int rc = naos_file_open_version(file, chunk, newer, text, ret_opened, err);
+	if (rc == 0 && *ret_opened)
+		*ret = *newer;
+	/* rule 2: the older version only for one that no flush can have made durable */
+	if (rc == 0 && !*ret_opened && older && newer->epoch > file->sealed_epoch) {
+		rc = naos_file_open_version(file, chunk, older, text, ret_opened, err);
+		if (rc == 0 && *ret_opened)
+			*ret = *older;
+	}
+	return rc;
+}
+
+int naos_file_pick(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t chunk, uint64_t size,
+		   struct naos_entry *ret, bool *ret_present, uint8_t *text, struct naos_error *err)
+{
+	uint8_t own[NAOS_CHUNK_BYTES], *into = text ? text : own;
+	struct naos_entry entry, tried[2] = { { .seq = 0 } };
+	const char *why = "";
+	for (int attempt = 0; attempt < MAX_RETRIES; attempt++) {
+		struct naos_sector *sector;
+		bool opened, hole;
+		int rc = naos_file_sector(file, view, chunk, &sector, err);
+		if (rc != 0)
+			return rc;
+		if (sector->absent && chunk * NAOS_CHUNK_BYTES < size) {
+			rc = naos_file_in_map(file, naos_layout_group(chunk), &hole, err);
+			if (rc != 0)
+				return rc;
+			if (hole) {
+				memset(into, 0, NAOS_CHUNK_BYTES);
+				*ret = (struct naos_entry){ .length = naos_chunk_room(chunk, size), .hole = true };
+				*ret_present = true;
+				return 0;
+			}
+		}
+		struct naos_entry *pair = naos_sector_pair(sector, chunk);
+		if (pair[0].seq == 0 && pair[1].seq == 0) {
+			*ret_present = false;
+			return 0;
+		}
+		rc = pick_once(file, chunk, pair, &entry, into, &opened, &why, err);
+		if (rc != 0)
+			return rc;
+		if (opened) {
+			memset(into + entry.length, 0, NAOS_CHUNK_BYTES - entry.length);
+			*ret = entry;
+			*ret_present = true;
+			return 0;
+		}
+		if (attempt > 0 && naos_entry_equal(&tried[0], &pair[0]) && naos_entry_equal(&tried[1], &pair[1]))
+			break; /* nobody is changing it */
+		memcpy(tried, pair, sizeof(tried));
+		view->valid = false;
+	}
+	naos_wipe(into, NAOS_CHUNK_BYTES);
+	return naos_file_damage(file, chunk, err, why);
+}
+
+bool naos_file_fits(const struct naos_sealed_file *file, uint64_t chunk, uint64_t size, const struct naos_entry *entry)
+{
+	uint32_t room = naos_chunk_room(chunk, size);
+	if (entry->length == 0 || entry->length > room)
+		return false;
+	return !file->state.clean || chunk != naos_layout_chunks(size) - 1 || entry->length == room;
+}
+
+/* Rule 7: from durable_size on, up to the first chunk that is absent, truncated or unreadable. */
+static int scan(struct naos_sealed_file *file, uint64_t *ret_size, struct naos_error *err)
+{
+	struct naos_group_view *view = calloc(1, sizeof(*view));
+	naos_autofree void *guard = view;
+	uint64_t durable = file->state.durable_size, chunk = durable / NAOS_CHUNK_BYTES, size = chunk * NAOS_CHUNK_BYTES;
+	if (!view)
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory to open %s", file->store->name);
+	for (;; chunk++) {
+		struct naos_entry entry;
+		bool present;
+		uint64_t group = naos_layout_group(chunk);
+		if (group > 0 && chunk == naos_layout_first(group) && chunk * NAOS_CHUNK_BYTES < file->state.size) {
+			/* whole groups that the map calls holes are passed in one step */
+			uint64_t limit = naos_layout_group(naos_layout_chunks(file->state.size) - 1) + 1, next;
+			int rc = naos_file_skip_map_holes(file, group, limit, &next, err);
+			if (rc != 0)
+				return rc;
+			if (next > group) {
+				chunk = naos_layout_first(next);
+				size = chunk * NAOS_CHUNK_BYTES;
+				if (size >= file->state.size) {
+					size = file->state.size;
+					break;
+				}
+			}
+		}
+		int rc = naos_file_pick(file, view, chunk, file->state.size, &entry, &present, NULL, err);
+		if (rc == NAOS_E_INTEGRITY && chunk * NAOS_CHUNK_BYTES >= durable)
+			break;
+		if (rc != 0)
+			return rc;
+		if (!present || entry.length == 0)
+			break;
+		size = chunk * NAOS_CHUNK_BYTES + entry.length;
+	}
+	if (size < durable)
+		return naos_file_damage(file, durable / NAOS_CHUNK_BYTES, err, "the file is shorter than its last flush made it");
+	*ret_size = size;
+	return 0;
+}
+
+int naos_file_extent(struct naos_sealed_file *file, uint64_t *ret_size, struct naos_error *err)
+{
+	if (!file->state.clean)
+		return scan(file, ret_size, err);
+	uint64_t physical, expected = naos_layout_physical(file->state.size);
+	int rc = file->store->ops->size(file->store, &physical, err);
+	if (rc != 0)
+		return rc;
+	if (physical != expected)
+		return naos_error_set(err, NAOS_E_INTEGRITY, "%s: the file has %llu bytes, its sealed state says %llu: it was %s",
+				      file->store->name, (unsigned long long)physical, (unsigned long long)expected,
+				      physical < expected ? "truncated" : "lengthened");
+	*ret_size = file->state.size;
+	return 0;
+}

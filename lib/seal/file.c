@@ -1,0 +1,432 @@
+/* A sealed file's life: probe, create, open, close.  SPDX-License-Identifier: Apache-2.0 */
+#include "seal/file.h"
+
+#include <string.h>
+
+/* --- what needs no key ------------------------------------------------------------------------------------------------ */
+
+static int probe_page(struct naos_store *store, uint8_t page[static NAOS_CHUNK_BYTES], struct naos_sealed_info *ret, struct naos_error *err)
+{
+	size_t got;
+	int rc = store->ops->read(store, page, NAOS_CHUNK_BYTES, 0, &got, err);
+	if (rc != 0)
+		return rc;
+	if (got < NAOS_CHUNK_BYTES)
+		return naos_error_set(err, NAOS_E_FORMAT, "%s: not a sealed file (%zu bytes are less than its first page)", store->name, got);
+	rc = naos_header_decode(page, &ret->header, err);
+	if (rc != 0)
+		return naos_error_prefix(err, rc, "%s", store->name);
+	for (unsigned i = 0; i < NAOS_FEK_SLOTS; i++)
+		if (naos_fek_slot_decode(page + naos_fek_slot_offset(i), &ret->header.file_id, &ret->slots[i], NULL) != 0) {
+			ret->slots[i] = (struct naos_fek_slot){ .used = false };
+			ret->slot_damaged = true;
+		}
+	uint8_t value[NAOS_FEK_SLOT_BYTES];
+	rc = store->ops->get_attribute(store, value, sizeof(value), &got, err);
+	if (rc != 0 && rc != NAOS_E_INTEGRITY)
+		return rc;
+	if (rc == 0 && got == sizeof(value) && naos_fek_slot_decode(value, &ret->header.file_id, &ret->attribute, NULL) == 0 && ret->attribute.used)
+		return store->ops->size(store, &ret->physical_bytes, err);
+	ret->attribute = (struct naos_fek_slot){ .used = false };
+	ret->attribute_damaged = rc != 0 || got != 0;
+	return store->ops->size(store, &ret->physical_bytes, err);
+}
+
+int naos_sealed_probe(struct naos_store *store, struct naos_sealed_info *ret, struct naos_error *err)
+{
+	uint8_t page[NAOS_CHUNK_BYTES];
+	struct naos_sealed_info info = { .physical_bytes = 0 };
+	int rc = probe_page(store, page, &info, err);
+	if (rc == 0)
+		*ret = info;
+	return rc;
+}
+
+/* --- the key ------------------------------------------------------------------------------------------------------------ */
+
+static void file_free(struct naos_sealed_file *file)
+{
+	if (!file)
+		return;
+	naos_seen_free(&file->seen);
+	naos_seen_free(&file->trim);
+	free(file->filled);
+	free(file->scratch);
+	(void)naos_file_keys_free(file->keys);
+	(void)naos_secret_free(file->fek);
+	(void)pthread_mutex_destroy(&file->map_cache.lock);
+	(void)pthread_rwlock_destroy(&file->lock);
+	file->store->ops->close(file->store);
+	free(file);
+}
+
+static int file_alloc(struct naos_store *store, enum naos_sealed_mode mode, struct naos_sealed_file **ret, struct naos_error *err)
+{
+	struct naos_sealed_file *file = calloc(1, sizeof(*file));
+	if (!file) {
+		store->ops->close(store);
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory to open a sealed file");
+	}
+	file->store = store;
+	file->mode = mode;
+	(void)pthread_rwlock_init(&file->lock, NULL);
+	(void)pthread_mutex_init(&file->map_cache.lock, NULL);
+	*ret = file;
+	return 0;
+}
+
+/* Derives the keys and compares the commitment: tells a wrong key from damage. */
+static int take_fek(struct naos_sealed_file *file, struct naos_secret *fek, struct naos_error *err)
+{
+	file->fek = fek;
+	int rc = naos_file_keys_create(file->header.algorithm, &file->header.file_id, &file->header.fileset_id, fek, &file->keys, err);
+	if (rc == 0 && memcmp(naos_file_keys_commit(file->keys), file->header.commit, NAOS_COMMIT_BYTES) != 0)
+		rc = naos_error_set(err, NAOS_E_WRONG_KEY, "the key does not match the key commitment in the static header");
+	return rc;
+}
+
+/* Tries one wrapped key.  *ret_opened false: it can't be unwrapped here, another copy may. */
+static int try_slot(struct naos_sealed_file *file, const struct naos_fek_source *source, const struct naos_fek_slot *slot,
+		    struct naos_error *err)
+{
+	const struct naos_wrap_context wrap = {
+		.kind = NAOS_WRAP_FILE, .group_id = file->header.fileset_id, .object_id = file->header.file_id,
+	};
+	struct naos_secret *fek;
+	int rc = source->unwrap(source->context, &wrap, &slot->blob, &fek, err);
+	if (rc != 0)
+		return rc;
+	rc = take_fek(file, fek, err);
+	if (rc == 0)
+		rc = naos_fek_slot_verify(file->keys, slot, err);
+	if (rc != 0) {
+		file->keys = naos_file_keys_free(file->keys);
+		file->fek = naos_secret_free(file->fek);
+	}
+	return rc;
+}
+
+static bool is_damage(int rc)
+{
+	return rc == NAOS_E_INTEGRITY || rc == NAOS_E_FORMAT || rc == NAOS_E_WRONG_KEY;
+}
+
+/* Newest generation first; a copy that can't be unwrapped is passed over for the next, damage is not (unless tolerated). */
+static int find_fek(struct naos_sealed_file *file, const struct naos_fek_source *source, const struct naos_sealed_info *info,
+		    struct naos_error *err)
+{
+	const struct naos_fek_slot *order[NAOS_FEK_SLOTS + 1];
+	size_t count = 0;
+	for (unsigned i = 0; i < NAOS_FEK_SLOTS; i++)
+		if (info->slots[i].used)
+			order[count++] = &info->slots[i];
+	for (size_t i = 1; i < count; i++)
+		for (size_t j = i; j > 0 && order[j]->generation > order[j - 1]->generation; j--) {
+			const struct naos_fek_slot *swap = order[j];
+			order[j] = order[j - 1];
+			order[j - 1] = swap;
+		}
+	/* the attribute only where no slot of the header parses */
+	if (info->attribute.used && (count == 0 || source->tolerate_damaged_slots))
+		order[count++] = &info->attribute;
+	if (count == 0)
+		return naos_error_set(err, NAOS_E_INTEGRITY, "the wrapped file key is gone from page 0 and from the attribute user.naos.key");
+	int rc = 0, damage = 0;
+	for (size_t i = 0; i < count; i++) {
+		rc = try_slot(file, source, order[i], err);
+		if (rc == 0)
+			return 0;
+		if (is_damage(rc) && !source->tolerate_damaged_slots)
+			return rc;
+		damage = is_damage(rc) ? rc : damage;
+	}
+	return damage ? damage : rc;
+}
+
+/* With key and state known: every copy of the key must be authentic and not one that was removed. */
+static int check_slots(struct naos_sealed_file *file, const struct naos_sealed_info *info, bool tolerate, struct naos_error *err)
+{
+	if (info->slot_damaged && !tolerate)
+		return naos_error_set(err, NAOS_E_INTEGRITY, "page 0: a slot of the wrapped file key is malformed; 'naos rewrap --repair' rebuilds it from a good copy");
+	if (info->attribute_damaged && !tolerate)
+		return naos_error_set(err, NAOS_E_INTEGRITY, "the attribute user.naos.key is malformed; 'naos rewrap --repair' rebuilds it");
+	for (unsigned i = 0; i <= NAOS_FEK_SLOTS; i++) {
+		bool attribute = i == NAOS_FEK_SLOTS;
+		const struct naos_fek_slot *slot = attribute ? &info->attribute : &info->slots[i];
+		if (!slot->used)
+			continue;
+		int rc = naos_fek_slot_verify(file->keys, slot, err);
+		if (rc == 0 && slot->generation < file->state.key_generation)
+			rc = naos_error_set(err, NAOS_E_INTEGRITY, "%s brings back a wrapped key that was removed",
+					    attribute ? "the attribute user.naos.key" : "page 0");
+		if (rc != 0 && attribute)
+			(void)naos_error_prefix(err, rc, "attribute user.naos.key");
+		if (rc != 0 && !tolerate)
+			return rc;
+		if (rc == 0 && !attribute)
+			file->slots[i] = *slot;
+	}
+	return 0;
+}
+
+/* --- open --------------------------------------------------------------------------------------------------------------- */
+
+/* Becomes a writer: alone (recovery if the last one did not seal), or as one more of several (rule 15). */
+static int become_writer(struct naos_sealed_file *file, struct naos_error *err)
+{
+	const struct naos_store_ops *ops = file->store->ops;
+	bool shared = file->mode == NAOS_SEALED_SHARED;
+	int rc = ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_EXCLUSIVE, false, err);
+	if (rc == NAOS_E_BUSY && shared) { /* waits while the first one recovers */
+		rc = ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_SHARED, true, err);
+		if (rc == 0)
+			rc = ops->lock(file->store, NAOS_STATE_OFFSET, 2 * NAOS_SECTOR_BYTES, NAOS_LOCK_EXCLUSIVE, true, err);
+		if (rc == 0)
+			rc = naos_file_read_state(file, err);
+		if (rc == 0 && file->state.clean) /* the others left in the meantime */
+			rc = naos_file_begin_epoch(file, err);
+		struct naos_state next = file->state;
+		next.shared = true;
+		if (rc == 0 && !file->state.shared)
+			rc = naos_file_put_state(file, &next, err);
+		if (rc == 0)
+			rc = naos_file_store_flush(file, err);
+		(void)ops->lock(file->store, NAOS_STATE_OFFSET, 2 * NAOS_SECTOR_BYTES, NAOS_UNLOCK, true, NULL);
+		return rc;
+	}
+	if (rc == 0)
+		rc = naos_file_read_state(file, err);
+	if (rc == 0 && !file->state.clean)
+		rc = naos_file_recover(file, err);
+	if (rc == 0 && shared) {
+		rc = naos_file_begin_epoch(file, err);
+		if (rc == 0)
+			rc = ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_SHARED, true, err);
+	}
+	return rc;
+}
+
+static int open_file(struct naos_sealed_file *file, const struct naos_fek_source *source, struct naos_error *err)
+{
+	struct naos_sealed_info info = { .physical_bytes = 0 };
+	uint8_t page[NAOS_CHUNK_BYTES];
+	int rc = probe_page(file->store, page, &info, err);
+	if (rc != 0)
+		return rc; /* names the file already */
+	memcpy(file->header_raw, page, sizeof(file->header_raw));
+	file->header = info.header;
+	if (source->fileset_id && !naos_uuid_equal(source->fileset_id, &info.header.fileset_id))
+		rc = naos_error_set(err, NAOS_E_WRONG_KEY, "the file belongs to another file set");
+	if (rc == 0 && source->algorithm && source->algorithm != info.header.algorithm)
+		rc = naos_error_set(err, NAOS_E_INTEGRITY, "the file uses %s, its file set demands %s",
+				    naos_algorithm_name(info.header.algorithm), naos_algorithm_name(source->algorithm));
+	if (rc == 0)
+		rc = find_fek(file, source, &info, err);
+	if (rc != 0)
+		return naos_error_prefix(err, rc, "%s", file->store->name);
+	rc = naos_file_read_state(file, err);
+	if (rc != 0)
+		return rc;
+	rc = check_slots(file, &info, source->tolerate_damaged_slots, err);
+	if (rc != 0)
+		return naos_error_prefix(err, rc, "%s", file->store->name);
+	file->epoch = file->state.epoch;
+	file->maybe_sparse = !file->state.clean || file->state.sparse;
+	if (file->mode != NAOS_SEALED_READ)
+		rc = become_writer(file, err);
+	file->epoch = file->state.epoch;
+	file->sealed_epoch = file->state.sealed_epoch;
+	file->maybe_sparse = !file->state.clean || file->state.sparse;
+	return rc ? rc : naos_file_extent(file, &file->size, err);
+}
+
+int naos_sealed_file_open(struct naos_store *store, enum naos_sealed_mode mode, const struct naos_fek_source *source,
+			  struct naos_sealed_file **ret, struct naos_error *err)
+{
+	struct naos_sealed_file *file;
+	int rc = file_alloc(store, mode, &file, err);
+	if (rc != 0)
+		return rc;
+	rc = open_file(file, source, err);
+	if (rc != 0) {
+		file_free(file);
+		return rc;
+	}
+	*ret = file;
+	return 0;
+}
+
+/* --- create ------------------------------------------------------------------------------------------------------------- */
+
+/* Page 0 of an empty file: both state slots are written, so that an unclean file always has two. */
+static int write_first_page(struct naos_sealed_file *file, struct naos_error *err)
+{
+	uint8_t page[NAOS_CHUNK_BYTES] = { 0 };
+	memcpy(page, file->header_raw, sizeof(file->header_raw));
+	memcpy(page + naos_fek_slot_offset(0), file->slots[0].raw, NAOS_FEK_SLOT_BYTES);
+	file->state = (struct naos_state){ .epoch = 1, .key_generation = 1 };
+	for (file->state.seq = 1;; file->state.seq++) {
+		int rc = naos_state_encode(file->keys, file->header_raw, &file->state, page + naos_state_offset(file->state.seq), err);
+		if (rc != 0)
+			return rc;
+		if (file->state.seq == 2)
+			break;
+	}
+	int rc = file->store->ops->write(file->store, page, sizeof(page), 0, err);
+	return rc ? rc : file->store->ops->set_attribute(file->store, file->slots[0].raw, NAOS_FEK_SLOT_BYTES, err);
+}
+
+static int create_file(struct naos_sealed_file *file, const struct naos_sealed_new *what, struct naos_error *err)
+{
+	struct naos_secret *fek;
+	file->header = (struct naos_sealed_header){
+		.algorithm = what->algorithm, .file_id = what->file_id, .fileset_id = what->fileset_id,
+	};
+	int rc = naos_secret_clone(what->fek, &fek, err);
+	if (rc != 0)
+		return rc;
+	file->fek = fek;
+	rc = naos_file_keys_create(what->algorithm, &what->file_id, &what->fileset_id, fek, &file->keys, err);
+	if (rc != 0)
+		return rc;
+	memcpy(file->header.commit, naos_file_keys_commit(file->keys), NAOS_COMMIT_BYTES);
+	naos_header_encode(&file->header, file->header_raw);
+	file->slots[0] = (struct naos_fek_slot){ .used = true, .generation = 1, .blob = *what->blob };
+	rc = naos_fek_slot_encode(file->keys, &what->file_id, &file->slots[0], err);
+	if (rc == 0 && !what->unpublished)
+		rc = file->store->ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1,
+					    what->mode == NAOS_SEALED_SHARED ? NAOS_LOCK_SHARED : NAOS_LOCK_EXCLUSIVE, false, err);
+	if (rc == 0)
+		rc = write_first_page(file, err);
+	file->epoch = file->state.epoch;
+	file->unpublished = what->unpublished;
+	file->dirty = true;
+	return rc;
+}
+
+int naos_sealed_file_create(struct naos_store *store, const struct naos_sealed_new *what, struct naos_sealed_file **ret,
+			    struct naos_error *err)
+{
+	struct naos_sealed_file *file;
+	int rc = file_alloc(store, what->mode, &file, err);
+	if (rc != 0)
+		return rc;
+	rc = create_file(file, what, err);
+	if (rc != 0) {
+		file_free(file);
+		return rc;
+	}
+	*ret = file;
+	return 0;
+}
+
+/* --- close -------------------------------------------------------------------------------------------------------------- */
+
+static struct naos_state sealed_state(const struct naos_sealed_file *file)
+{
+	struct naos_state next = file->state;
+	next.sealed_epoch = next.epoch;
+	next.size = next.durable_size = file->size;
+	next.clean = true;
+	next.shared = false;
+	return next;
+}
+
+static int resize_exactly(struct naos_sealed_file *file, struct naos_error *err)
+{
+	uint64_t physical, wanted = naos_layout_physical(file->size);
+	int rc = file->store->ops->size(file->store, &physical, err);
+	return rc || physical == wanted ? rc : naos_file_store_resize(file, wanted, err);
+}
+
+/* Rule 13 for the only writer. */
+static int seal_alone(struct naos_sealed_file *file, struct naos_error *err)
+{
+	int rc = naos_file_sync(file, err);
+	if (rc == 0)
+		rc = resize_exactly(file, err);
+	if (rc == 0)
+		rc = naos_file_store_flush(file, err);
+	const struct naos_state next = sealed_state(file);
+	return rc ? rc : naos_file_put_clean_state(file, &next, err);
+}
+
+/* The last of several writers runs recovery instead; the others only flush. */
+static int seal_shared(struct naos_sealed_file *file, struct naos_error *err)
+{
+	const struct naos_store_ops *ops = file->store->ops;
+	int rc = ops->lock(file->store, NAOS_STATE_OFFSET, 2 * NAOS_SECTOR_BYTES, NAOS_LOCK_EXCLUSIVE, true, err);
+	if (rc == 0)
+		rc = naos_file_refresh(file, err);
+	if (rc == 0)
+		rc = naos_file_sync(file, err);
+	(void)ops->lock(file->store, NAOS_STATE_OFFSET, 2 * NAOS_SECTOR_BYTES, NAOS_UNLOCK, true, NULL);
+	if (rc != 0 || ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_EXCLUSIVE, false, NULL) != 0)
+		return rc;
+	rc = naos_file_read_state(file, err);
+	if (rc != 0 || file->state.clean)
+		return rc;
+	return file->state.shared ? naos_file_recover(file, err) : seal_alone(file, err);
+}
+
+static int seal_unpublished(struct naos_sealed_file *file, struct naos_error *err)
+{
+	int rc = naos_file_give_back(file, err);
+	if (rc == 0)
+		rc = naos_file_put_map(file, 1, 0, file->filled, file->filled_count, err);
+	if (rc == 0)
+		rc = resize_exactly(file, err);
+	const struct naos_state next = sealed_state(file);
+	return rc ? rc : naos_file_put_clean_state(file, &next, err);
+}
+
+int naos_sealed_file_close(struct naos_sealed_file *file, bool seal, struct naos_error *err)
+{
+	int rc = 0;
+	bool write = file->mode != NAOS_SEALED_READ && !file->state.clean;
+	if (write && seal)
+		rc = file->failed ? naos_error_set(err, file->failed, "%s: an earlier flush failed; it was not sealed", file->store->name) :
+		     file->unpublished ? seal_unpublished(file, err) :
+		     file->mode == NAOS_SEALED_SHARED ? seal_shared(file, err) : seal_alone(file, err);
+	file_free(file);
+	return rc;
+}
+
+/* --- what a file says of itself ----------------------------------------------------------------------------------------- */
+
+uint64_t naos_sealed_file_size(struct naos_sealed_file *file)
+{
+	bool follow = file->mode == NAOS_SEALED_SHARED;
+	(void)(follow ? pthread_rwlock_wrlock(&file->lock) : pthread_rwlock_rdlock(&file->lock));
+	/* on failure the last known size stands; reading reports the reason */
+	int rc = follow ? naos_file_refresh(file, NULL) : 0;
+	uint64_t size = file->size;
+	(void)rc;
+	(void)pthread_rwlock_unlock(&file->lock);
+	return size;
+}
+
+const struct naos_sealed_header *naos_sealed_file_header(const struct naos_sealed_file *file)
+{
+	return &file->header;
+}
+
+bool naos_sealed_file_recovered(const struct naos_sealed_file *file)
+{
+	return file->recovered;
+}
+
+bool naos_sealed_file_clean(const struct naos_sealed_file *file)
+{
+	return file->state.clean;
+}
+
+struct naos_store *naos_sealed_file_store(struct naos_sealed_file *file)
+{
+	return file->store;
+}
+
+const struct naos_secret *naos_sealed_file_fek(const struct naos_sealed_file *file)
+{
+	return file->fek;
+}

@@ -1,0 +1,135 @@
+/* Inside of a sealed file, shared by the files of lib/seal.  Rule numbers are those of docs/formats/sealed-file.md, section 8.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NAOS_SEAL_FILE_H
+#define NAOS_SEAL_FILE_H
+
+#include <pthread.h>
+
+#include "seal/sealed_file.h"
+#include "seal/seen.h"
+#include "seal/tagsector.h"
+
+#define NAOS_BATCH_CHUNKS 1024u /* chunks that share their flushes */
+
+struct naos_sealed_file {
+	struct naos_store *store;
+	enum naos_sealed_mode mode;
+	struct naos_sealed_header header;
+	uint8_t header_raw[NAOS_SECTOR_BYTES];
+	struct naos_secret *fek;
+	struct naos_file_keys *keys;
+	struct naos_fek_slot slots[NAOS_FEK_SLOTS];
+	bool recovered;
+	bool unpublished;
+
+	pthread_rwlock_t lock; /* reads shared, changes exclusive; guards what follows */
+	struct naos_state state;
+	uint32_t epoch, sealed_epoch;
+	uint64_t size;
+	bool dirty;                   /* changed since the last flush */
+	bool maybe_sparse;            /* a map page may hold bits */
+	int failed;                   /* code of a failed flush or state write: nothing is acknowledged any more */
+	struct naos_seen seen;        /* versions that this writer wrote or saw, and which of them a flush covered */
+	struct naos_seen trim;        /* hole entries whose blocks are given back after a flush */
+	uint64_t *filled;             /* groups whose map bit is cleared after a flush, ascending */
+	size_t filled_count, filled_room;
+	struct {
+		pthread_mutex_t lock; /* readers share the cache */
+		uint64_t map;
+		bool valid;
+		uint8_t bits[NAOS_MAP_BYTES];
+	} map_cache;
+	uint8_t *scratch; /* NAOS_BATCH_CHUNKS chunks of ciphertext */
+};
+
+/* One version to be put: a chunk's whole text, or a hole of a length (text NULL; length 0: truncated away). */
+struct naos_change {
+	uint64_t chunk;
+	const uint8_t *text;
+	uint32_t length;
+};
+
+/* The tag sectors of one group, read once and decoded as needed. */
+struct naos_group_view {
+	bool valid;
+	uint64_t group;
+	uint8_t raw[NAOS_CHUNK_BYTES];
+	bool decoded[NAOS_TAG_PAGE_SECTORS];
+	struct naos_sector sectors[NAOS_TAG_PAGE_SECTORS];
+};
+
+/* --- entry.c: finding and opening versions ------------------------------------------------------------------ */
+
+/* The sector of a chunk, by way of view, which is refilled when it is of another group. Valid until view changes. */
+int naos_file_sector(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t chunk, struct naos_sector **ret,
+		     struct naos_error *err) naos_must_check;
+/* The two versions of a chunk in its sector. */
+struct naos_entry *naos_sector_pair(struct naos_sector *sector, uint64_t chunk);
+/* Plaintext of one version into text (entry->length bytes are written); *ret_opened false if it does not open.  Errors are
+ * those of reading only. */
+int naos_file_open_version(struct naos_sealed_file *file, uint64_t chunk, const struct naos_entry *entry, uint8_t *text,
+			   bool *ret_opened, struct naos_error *err) naos_must_check;
+/* The version that a chunk reads as, within `size`.  Absent: *ret_present false.  A hole by the map: a hole entry of seq 0.
+ * text (NAOS_CHUNK_BYTES, zero-extended) may be NULL.  NAOS_E_INTEGRITY if nothing that may be accepted opens. */
+int naos_file_pick(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t chunk, uint64_t size,
+		   struct naos_entry *ret, bool *ret_present, uint8_t *text, struct naos_error *err) naos_must_check;
+/* True if a picked version is one that may stand at this place of a file of this size. */
+bool naos_file_fits(const struct naos_sealed_file *file, uint64_t chunk, uint64_t size, const struct naos_entry *entry);
+/* Logical size by the rules 7 and 13, for the state in file->state. */
+int naos_file_extent(struct naos_sealed_file *file, uint64_t *ret_size, struct naos_error *err) naos_must_check;
+/* NAOS_E_INTEGRITY "NAME: chunk N (bytes …): what". */
+int naos_file_damage(const struct naos_sealed_file *file, uint64_t chunk, struct naos_error *err, const char *what);
+
+/* --- map.c ------------------------------------------------------------------------------------------------------ */
+
+int naos_file_in_map(struct naos_sealed_file *file, uint64_t group, bool *ret_hole, struct naos_error *err) naos_must_check;
+/* Sets the bits of groups [first_hole, last_hole] (none if first > last) and clears those of `filled` (ascending). */
+int naos_file_put_map(struct naos_sealed_file *file, uint64_t first_hole, uint64_t last_hole, const uint64_t *filled,
+		      size_t filled_count, struct naos_error *err) naos_must_check;
+/* First group ≥ group and < limit that is not wholly a hole by the map (or limit). */
+int naos_file_skip_map_holes(struct naos_sealed_file *file, uint64_t group, uint64_t limit, uint64_t *ret_group,
+			     struct naos_error *err) naos_must_check;
+bool naos_file_is_filled(const struct naos_sealed_file *file, uint64_t group);
+int naos_file_remember_filled(struct naos_sealed_file *file, uint64_t group, struct naos_error *err) naos_must_check;
+
+/* --- state.c ---------------------------------------------------------------------------------------------------- */
+
+int naos_file_read_state(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+/* Writes *next (a changed copy of file->state) under the next sequence number.  Not flushed. */
+int naos_file_put_state(struct naos_sealed_file *file, const struct naos_state *next, struct naos_error *err) naos_must_check;
+/* Writes a clean state, flushes, and empties the other slot. */
+int naos_file_put_clean_state(struct naos_sealed_file *file, const struct naos_state *next, struct naos_error *err) naos_must_check;
+int naos_file_store_flush(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+int naos_file_store_resize(struct naos_sealed_file *file, uint64_t bytes, struct naos_error *err) naos_must_check;
+/* Rule 15: another node may have changed the size.  Does nothing unless the file is shared. */
+int naos_file_refresh(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+
+/* --- put.c, resize.c, recover.c --------------------------------------------------------------------------------------- */
+
+/* Rules 3, 4, 5, 9: one batch of at most NAOS_BATCH_CHUNKS changes in ascending order. */
+int naos_file_put(struct naos_sealed_file *file, const struct naos_change *changes, size_t count, struct naos_error *err) naos_must_check;
+/* Replaces versions of chunks as they are (recovery): entries[i] is the pair of chunks[i]; ascending. */
+int naos_file_put_entries(struct naos_sealed_file *file, const uint64_t *chunks, const struct naos_entry (*entries)[2], size_t count,
+			  struct naos_error *err) naos_must_check;
+int naos_file_extend(struct naos_sealed_file *file, uint64_t size, struct naos_error *err) naos_must_check;
+int naos_file_resize(struct naos_sealed_file *file, uint64_t size, struct naos_error *err) naos_must_check;
+/* Blocks below durable holes. */
+int naos_file_give_back(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+/* Flush, then what may follow it (rules 6 and 12). */
+int naos_file_sync(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+/* Rule 14.  Needs the exclusive writer lock. */
+int naos_file_recover(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+
+/* Rule 1, at the first change of a clean file. */
+int naos_file_begin_epoch(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+
+/* A random hole entry of this epoch. */
+int naos_file_hole_entry(struct naos_sealed_file *file, uint32_t seq, uint32_t length, struct naos_entry *ret, struct naos_error *err) naos_must_check;
+
+static inline uint32_t naos_chunk_room(uint64_t chunk, uint64_t size)
+{
+	uint64_t start = chunk * NAOS_CHUNK_BYTES, left = size > start ? size - start : 0;
+	return left < NAOS_CHUNK_BYTES ? (uint32_t)left : NAOS_CHUNK_BYTES;
+}
+
+#endif

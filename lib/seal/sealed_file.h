@@ -1,0 +1,103 @@
+/* One sealed file with random access (docs/formats/sealed-file.md): read, write, truncate, extend, punch, flush.
+ *
+ * Guarantee: after a crash or power cut at any point each chunk reads as its content at the last flush or one written
+ * since; damage is an error that names the chunk, never wrong data.  Any number of threads may use one file: reads run
+ * side by side, changes one at a time.
+ *
+ * Every error message names the file.  Integrity errors are NAOS_E_INTEGRITY, NAOS_E_FORMAT or NAOS_E_WRONG_KEY.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NAOS_SEAL_SEALED_FILE_H
+#define NAOS_SEAL_SEALED_FILE_H
+
+#include "seal/page0.h"
+#include "seal/store.h"
+
+struct naos_sealed_file;
+
+enum naos_sealed_mode {
+	NAOS_SEALED_READ,   /* never writes; takes no lock; may run beside a writer */
+	NAOS_SEALED_LOCAL,  /* reads and writes; the only writer (others get NAOS_E_BUSY) */
+	NAOS_SEALED_SHARED, /* reads and writes; other writers may join, on this or another node */
+};
+
+/* What page 0 and the attribute tell without a key. */
+struct naos_sealed_info {
+	struct naos_sealed_header header;
+	struct naos_fek_slot slots[NAOS_FEK_SLOTS];
+	struct naos_fek_slot attribute; /* used false if there is none */
+	bool slot_damaged;              /* a slot is neither empty nor well-formed */
+	bool attribute_damaged;
+	uint64_t physical_bytes;
+};
+/* NAOS_E_FORMAT if it is no sealed file. */
+int naos_sealed_probe(struct naos_store *store, struct naos_sealed_info *ret, struct naos_error *err) naos_must_check;
+
+/* How a file gets its FEK: unwrap is asked for the blobs of the file, newest first, until one opens. */
+struct naos_fek_source {
+	int (*unwrap)(void *context, const struct naos_wrap_context *wrap, const struct naos_blob *blob, struct naos_secret **ret,
+		      struct naos_error *err);
+	void *context;
+	/* If set, a file of another file set or algorithm is refused. */
+	const struct naos_uuid *fileset_id;
+	enum naos_algorithm algorithm; /* 0: any */
+	/* Opens a file of which one slot or the attribute is damaged, if another copy of the key works; for repair only. */
+	bool tolerate_damaged_slots;
+};
+
+/* Opens a file.  Takes ownership of the store, also on failure.  Opening an unclean file for writing recovers it first
+ * (*naos_sealed_file_recovered). */
+int naos_sealed_file_open(struct naos_store *store, enum naos_sealed_mode mode, const struct naos_fek_source *source,
+			  struct naos_sealed_file **ret, struct naos_error *err) naos_must_check;
+
+/* What a new file is made of.  The FEK was made and wrapped by the caller for this file_id. */
+struct naos_sealed_new {
+	enum naos_sealed_mode mode; /* LOCAL or SHARED */
+	enum naos_algorithm algorithm;
+	struct naos_uuid file_id;
+	struct naos_uuid fileset_id;
+	const struct naos_secret *fek; /* borrowed for the call */
+	const struct naos_blob *blob;
+	/* The file has a temporary name and is of no value until it is published: no flush is paid for crash safety while
+	 * it is written; naos_sealed_file_close seals it, the caller flushes and renames. */
+	bool unpublished;
+};
+/* Writes page 0 of an empty store.  Takes ownership of the store, also on failure. */
+int naos_sealed_file_create(struct naos_store *store, const struct naos_sealed_new *what, struct naos_sealed_file **ret,
+			    struct naos_error *err) naos_must_check;
+
+/* Frees; a writer seals the file first (rule 13) if `seal`, else leaves it unclean, to be sealed later.  With `seal` an
+ * unpublished file is made clean without a flush.  The handle is gone even if an error is returned. */
+int naos_sealed_file_close(struct naos_sealed_file *file, bool seal, struct naos_error *err) naos_must_check;
+
+uint64_t naos_sealed_file_size(struct naos_sealed_file *file);
+const struct naos_sealed_header *naos_sealed_file_header(const struct naos_sealed_file *file);
+bool naos_sealed_file_recovered(const struct naos_sealed_file *file);
+bool naos_sealed_file_clean(const struct naos_sealed_file *file);
+struct naos_store *naos_sealed_file_store(struct naos_sealed_file *file); /* borrowed */
+
+/* Up to `bytes` from offset; fewer only at the end of the file.  On failure the buffer holds no plaintext and no ciphertext. */
+int naos_sealed_file_read(struct naos_sealed_file *file, void *buffer, size_t bytes, uint64_t offset, size_t *ret_bytes,
+			  struct naos_error *err) naos_must_check;
+/* All of it; writes beyond the end extend the file.  Visible to readers at once, durable after a flush. */
+int naos_sealed_file_write(struct naos_sealed_file *file, const void *buffer, size_t bytes, uint64_t offset,
+			   struct naos_error *err) naos_must_check;
+int naos_sealed_file_truncate(struct naos_sealed_file *file, uint64_t size, struct naos_error *err) naos_must_check;
+/* Makes a range read as zeros; whole chunks inside it become holes. */
+int naos_sealed_file_punch(struct naos_sealed_file *file, uint64_t offset, uint64_t bytes, struct naos_error *err) naos_must_check;
+int naos_sealed_file_flush(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+
+/* The next range at or after offset that holds data (not holes), in chunks; *ret_start = size if there is none. */
+int naos_sealed_file_next_data(struct naos_sealed_file *file, uint64_t offset, uint64_t *ret_start, uint64_t *ret_end,
+			       struct naos_error *err) naos_must_check;
+
+/* Checks what reading does not reach: unused entries, holes without data behind them, the map, the exact physical size.
+ * Reads and opens every chunk.  `first_bad` may be NULL. */
+int naos_sealed_file_verify(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+
+/* FEK slots.  rewrap: puts blob (the same FEK under another MEK or version) in place of every slot of its MEK, or of all
+ * slots if only_mek is NULL; no data is touched.  The old slot works until the new one is durable, and is refused after. */
+int naos_sealed_file_rewrap(struct naos_sealed_file *file, const struct naos_blob *blob, const struct naos_uuid *only_mek,
+			    struct naos_error *err) naos_must_check;
+const struct naos_secret *naos_sealed_file_fek(const struct naos_sealed_file *file); /* for wrapping; borrowed */
+
+#endif

@@ -1,0 +1,107 @@
+/* State slots: reading, writing, the sealed end of an epoch.  SPDX-License-Identifier: Apache-2.0 */
+#include "seal/file.h"
+
+#include <string.h>
+
+int naos_file_read_state(struct naos_sealed_file *file, struct naos_error *err)
+{
+	uint8_t page[NAOS_CHUNK_BYTES];
+	size_t got;
+	int rc = file->store->ops->read(file->store, page, sizeof(page), 0, &got, err);
+	if (rc != 0)
+		return rc;
+	if (got < sizeof(page))
+		return naos_error_set(err, NAOS_E_INTEGRITY, "%s: page 0 is cut off", file->store->name);
+	if (memcmp(page, file->header_raw, sizeof(file->header_raw)) != 0)
+		return naos_error_set(err, NAOS_E_INTEGRITY, "%s: page 0: the static header was replaced while the file was open", file->store->name);
+	rc = naos_state_pick(file->keys, page, &file->state, err);
+	if (rc != 0)
+		return naos_error_prefix(err, rc, "%s", file->store->name);
+	return 0;
+}
+
+int naos_file_put_state(struct naos_sealed_file *file, const struct naos_state *next, struct naos_error *err)
+{
+	uint8_t slot[NAOS_SECTOR_BYTES];
+	struct naos_state state = *next;
+	state.seq = file->state.seq + 1;
+	int rc = naos_state_encode(file->keys, file->header_raw, &state, slot, err);
+	if (rc == 0)
+		rc = file->store->ops->write(file->store, slot, sizeof(slot), naos_state_offset(state.seq), err);
+	if (rc == 0)
+		file->state = state;
+	return rc;
+}
+
+int naos_file_put_clean_state(struct naos_sealed_file *file, const struct naos_state *next, struct naos_error *err)
+{
+	static const uint8_t empty[NAOS_SECTOR_BYTES];
+	int rc = naos_file_put_state(file, next, err);
+	if (rc == 0)
+		rc = naos_file_store_flush(file, err);
+	/* a sealed file has one state slot: an older one that is put back is noticed */
+	if (rc == 0)
+		rc = file->store->ops->write(file->store, empty, sizeof(empty), naos_state_offset(file->state.seq + 1), err);
+	return rc;
+}
+
+int naos_file_store_flush(struct naos_sealed_file *file, struct naos_error *err)
+{
+	if (file->failed)
+		return naos_error_set(err, file->failed, "%s: an earlier flush failed; close the file and open it again", file->store->name);
+	/* an unpublished file is flushed once, by its maker, before it gets its name */
+	int rc = file->unpublished ? 0 : file->store->ops->flush(file->store, err);
+	if (rc != 0) {
+		/* after a failed flush the kernel may have dropped pages: nothing may be acknowledged on top of them */
+		file->failed = rc;
+		return rc;
+	}
+	naos_seen_flushed(&file->seen);
+	naos_seen_flushed(&file->trim);
+	return 0;
+}
+
+int naos_file_store_resize(struct naos_sealed_file *file, uint64_t bytes, struct naos_error *err)
+{
+	file->map_cache.valid = false; /* its page may be cut off */
+	return file->store->ops->resize(file->store, bytes, err);
+}
+
+int naos_file_begin_epoch(struct naos_sealed_file *file, struct naos_error *err)
+{
+	if (!file->state.clean)
+		return 0;
+	struct naos_state next = file->state;
+	if (next.sealed_epoch == UINT32_MAX)
+		return naos_error_set(err, NAOS_E_LIMIT, "%s was opened for writing 2^32 times: copy the file", file->store->name);
+	next.epoch = next.sealed_epoch + 1;
+	next.clean = false;
+	next.shared = false;
+	int rc = naos_file_put_state(file, &next, err);
+	if (rc == 0)
+		rc = naos_file_store_flush(file, err);
+	if (rc == 0)
+		file->epoch = file->state.epoch;
+	return rc;
+}
+
+int naos_file_refresh(struct naos_sealed_file *file, struct naos_error *err)
+{
+	if (file->mode != NAOS_SEALED_SHARED)
+		return 0;
+	int rc = naos_file_read_state(file, err);
+	if (rc != 0 || !file->state.shared)
+		return rc;
+	file->maybe_sparse = true;
+	rc = naos_file_extent(file, &file->size, err);
+	if (rc != 0)
+		return rc;
+	/* rule 15: a tag page behind the last group was left by a truncation whose writer died */
+	uint64_t chunks = naos_layout_chunks(file->size), last = naos_layout_group(chunks ? chunks - 1 : 0);
+	uint8_t page[NAOS_CHUNK_BYTES];
+	size_t got;
+	rc = file->store->ops->read(file->store, page, sizeof(page), naos_layout_tag_page(last + 1) * NAOS_CHUNK_BYTES, &got, err);
+	if (rc == 0 && !naos_is_zero(page, got))
+		rc = naos_file_store_resize(file, naos_layout_physical(file->size), err);
+	return rc;
+}

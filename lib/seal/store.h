@@ -1,0 +1,46 @@
+/* Where the bytes of one sealed file lie: a seam, so that the same code writes to a POSIX file, to the memory of a test that
+ * cuts the power, and later to other places.  SPDX-License-Identifier: Apache-2.0 */
+#ifndef NAOS_SEAL_STORE_H
+#define NAOS_SEAL_STORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/errors.h"
+
+enum naos_lock { NAOS_UNLOCK, NAOS_LOCK_SHARED, NAOS_LOCK_EXCLUSIVE };
+
+/* The byte that writers of a file hold shared, and recovery exclusively. */
+#define NAOS_WRITER_LOCK_OFFSET ((uint64_t)1 << 62)
+
+struct naos_store;
+
+struct naos_store_ops {
+	/* Until `bytes` or the end of the file; the count is in *ret_bytes. */
+	int (*read)(struct naos_store *store, void *buffer, size_t bytes, uint64_t offset, size_t *ret_bytes, struct naos_error *err);
+	int (*write)(struct naos_store *store, const void *buffer, size_t bytes, uint64_t offset, struct naos_error *err);
+	/* Everything written so far, sizes and attributes too, survives a power cut after this returns. */
+	int (*flush)(struct naos_store *store, struct naos_error *err);
+	int (*resize)(struct naos_store *store, uint64_t bytes, struct naos_error *err);
+	int (*size)(struct naos_store *store, uint64_t *ret_bytes, struct naos_error *err);
+	/* Gives blocks back; they read as zero afterwards.  May do nothing where the file system can't. */
+	int (*deallocate)(struct naos_store *store, uint64_t offset, uint64_t bytes, struct naos_error *err);
+	/* First offset ≥ offset that may hold other than zeros; UINT64_MAX if there is none. */
+	int (*next_data)(struct naos_store *store, uint64_t offset, uint64_t *ret_offset, struct naos_error *err);
+	/* Byte-range lock of this open file; NAOS_E_BUSY if wait is false and another holds it. */
+	int (*lock)(struct naos_store *store, uint64_t offset, uint64_t bytes, enum naos_lock lock, bool wait, struct naos_error *err);
+	/* The extended attribute user.naos.key.  *ret_bytes 0 if there is none or the file system has none. */
+	int (*get_attribute)(struct naos_store *store, void *value, size_t room, size_t *ret_bytes, struct naos_error *err);
+	int (*set_attribute)(struct naos_store *store, const void *value, size_t bytes, struct naos_error *err);
+	void (*close)(struct naos_store *store);
+};
+
+struct naos_store {
+	const struct naos_store_ops *ops;
+	const char *name; /* for messages, printable; borrowed until the store is closed */
+};
+
+/* A regular file.  Takes ownership of fd on success.  `name` is copied. */
+int naos_store_posix(int fd, const char *name, struct naos_store **ret, struct naos_error *err) naos_must_check;
+
+#endif
