@@ -43,6 +43,7 @@ static struct {
 	vdso_getrandom draw; /* NULL: an older kernel */
 	struct vdso_parameters parameters;
 	bool may_be_cloned; /* in a virtual machine, or no way to tell */
+	bool cpu_generator; /* RDRAND */
 } kernel = { .once = PTHREAD_ONCE_INIT };
 
 static __thread struct batch *mine;
@@ -59,20 +60,18 @@ static void batch_free(void *memory)
 	mine = NULL;
 }
 
-static bool in_virtual_machine(void)
-{
-#ifdef __x86_64__
-	unsigned a, b, c, d;
-	return __get_cpuid(1, &a, &b, &c, &d) && c >> 31;
-#else
-	return true;
-#endif
-}
-
+/* Once: in a virtual machine the CPUID instruction takes many microseconds. */
 static void look_at_machine(void)
 {
 	kernel.thread_end_made = pthread_key_create(&kernel.thread_end, batch_free) == 0;
-	kernel.may_be_cloned = in_virtual_machine();
+	kernel.may_be_cloned = true;
+#ifdef __x86_64__
+	unsigned a, b, c, d;
+	if (__get_cpuid(1, &a, &b, &c, &d)) {
+		kernel.may_be_cloned = c >> 31; /* the bit of hypervisors */
+		kernel.cpu_generator = c & bit_RDRND;
+	}
+#endif
 	void *vdso = dlopen("linux-vdso.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
 	if (!vdso)
 		return;
@@ -83,6 +82,7 @@ static void look_at_machine(void)
 
 static int batch_create(struct batch **ret, struct naos_error *err)
 {
+	(void)pthread_once(&kernel.once, look_at_machine);
 	struct batch *batch = mmap(NULL, sizeof(*batch), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (batch == MAP_FAILED)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for nonces");
@@ -105,7 +105,7 @@ static int from_kernel(struct batch *batch, uint8_t *buffer, size_t bytes, struc
 				   (int)kernel.parameters.map_flags, -1, 0);
 		batch->kernel_state = state == MAP_FAILED ? NULL : state;
 	}
-	if (batch->kernel_state &&
+	if (kernel.draw && batch->kernel_state &&
 	    kernel.draw(buffer, bytes, 0, batch->kernel_state, kernel.parameters.state_bytes) == (ssize_t)bytes)
 		return 0;
 	for (size_t done = 0; done < bytes;) {
@@ -122,9 +122,6 @@ static int from_kernel(struct batch *batch, uint8_t *buffer, size_t bytes, struc
 #ifdef __x86_64__
 __attribute__((target("rdrnd"))) static void from_cpu(uint8_t *buffer, size_t bytes)
 {
-	unsigned a, b, c, d;
-	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_RDRND))
-		return;
 	for (size_t i = 0; i + sizeof(unsigned long long) <= bytes; i += sizeof(unsigned long long)) {
 		unsigned long long value;
 		if (_rdrand64_step(&value))
@@ -143,7 +140,8 @@ static int refill(struct batch *batch, struct naos_error *err)
 	int rc = from_kernel(batch, fresh, 32, err);
 	if (rc != 0)
 		return rc;
-	from_cpu(fresh + 32, 32);
+	if (kernel.cpu_generator)
+		from_cpu(fresh + 32, 32);
 	EVP_RAND_CTX *drbg = RAND_get0_public(naos_engine_library_context());
 	bool drawn = drbg && EVP_RAND_generate(drbg, batch->nonces[0], sizeof(batch->nonces), 0, 0, fresh, sizeof(fresh)) == 1;
 	naos_wipe(fresh, sizeof(fresh));
@@ -155,45 +153,39 @@ static int refill(struct batch *batch, struct naos_error *err)
 	return 0;
 }
 
-/* At most BATCH nonces. */
-static int draw(struct batch *batch, uint8_t *nonces, size_t count, struct naos_error *err)
+/* nonce ^= entry; entry = 0.  The zeros are stored: others can reach that memory. */
+static void fold(uint8_t *nonce, uint8_t *entry)
 {
-	uint8_t fresh[BATCH * NAOS_GCM_NONCE_BYTES];
-	size_t bytes = count * NAOS_GCM_NONCE_BYTES;
-	bool fold = kernel.draw || kernel.may_be_cloned;
-	int rc = fold ? from_kernel(batch, fresh, bytes, err) : 0;
-	for (size_t done = 0; done < count && rc == 0;) {
-		if (batch->left == 0)
-			rc = refill(batch, err);
-		if (rc != 0)
-			break;
-		size_t piece = count - done < batch->left ? count - done : batch->left;
-		batch->left -= piece;
-		uint8_t *from = batch->nonces[batch->left];
-		memcpy(nonces + done * NAOS_GCM_NONCE_BYTES, from, piece * NAOS_GCM_NONCE_BYTES);
-		naos_wipe(from, piece * NAOS_GCM_NONCE_BYTES);
-		done += piece;
-	}
-	for (size_t i = 0; fold && rc == 0 && i < bytes; i++)
-		nonces[i] ^= fresh[i];
-	return rc;
+	uint64_t a, b;
+	uint32_t c, d;
+	memcpy(&a, nonce, 8);
+	memcpy(&b, entry, 8);
+	memcpy(&c, nonce + 8, 4);
+	memcpy(&d, entry + 8, 4);
+	a ^= b;
+	c ^= d;
+	memcpy(nonce, &a, 8);
+	memcpy(nonce + 8, &c, 4);
+	memset(entry, 0, NAOS_GCM_NONCE_BYTES);
 }
 
 int naos_nonce_fill(uint8_t *nonces, size_t count, struct naos_error *err)
 {
-	(void)pthread_once(&kernel.once, look_at_machine);
-	if (!mine) {
-		int rc = batch_create(&mine, err);
-		if (rc != 0)
-			return rc;
+	size_t bytes = count * NAOS_GCM_NONCE_BYTES;
+	int rc = mine ? 0 : batch_create(&mine, err);
+	if (rc != 0)
+		return rc;
+	if (kernel.draw || kernel.may_be_cloned)
+		rc = from_kernel(mine, nonces, bytes, err);
+	else
+		memset(nonces, 0, bytes);
+	for (size_t i = 0; i < count && rc == 0; i++) {
+		if (mine->left == 0)
+			rc = refill(mine, err);
+		if (rc == 0)
+			fold(nonces + i * NAOS_GCM_NONCE_BYTES, mine->nonces[--mine->left]);
 	}
-	for (size_t done = 0; done < count; done += BATCH) {
-		size_t piece = count - done < BATCH ? count - done : BATCH;
-		int rc = draw(mine, nonces + done * NAOS_GCM_NONCE_BYTES, piece, err);
-		if (rc != 0)
-			return rc;
-	}
-	return 0;
+	return rc;
 }
 
 int naos_nonce_next(uint8_t nonce[static NAOS_GCM_NONCE_BYTES], struct naos_error *err)
