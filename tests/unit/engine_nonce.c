@@ -1,6 +1,7 @@
 /* Nonces: none comes twice, from threads, from forked children, from a cloned machine; what was used is wiped.
  * The source is included, so that the batch can be seen and each of its two halves can be tested without the other:
- * either alone would hide a fault of the other. */
+ * either alone would hide a fault of the other.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <sys/mman.h>
 #include <sys/wait.h>
 

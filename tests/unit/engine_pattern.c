@@ -1,5 +1,6 @@
 /* Tags of long messages (tests/data/engine/pattern_kats.txt) on every back end, as one message and as a stream.  With
- * --slow: the vectors above 16 MiB, and single messages beyond 4 GiB and up to the longest that GCM allows. */
+ * --slow: the vectors above 16 MiB, and single messages beyond 4 GiB and up to the longest that GCM allows.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine_helper.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
-/* Which back end is used and that a wrong one is refused; keys: who may use them, and that a fork ends them. */
+/* Which back end is used and that a wrong one is refused; keys: who may use them, and that a fork ends them.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine_helper.h"
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /* Published vectors on every back end that runs here: `wycheproof` (AES-GCM and GMAC) or `cavp` (NIST), as the argument
  * says.  What our interface leaves out by design (nonces of other than 12 bytes, AES-192, tags below 16 bytes to open) is
- * counted, not passed over in silence. */
+ * counted, not passed over in silence.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine_helper.h"
 
 #include <jansson.h>
@@ -178,7 +179,7 @@ static void nist_cavp(void **state)
 		report(names[i]);
 		unsigned all = counts.sealed_and_opened + counts.sealed_only + counts.refused + counts.other_nonce + counts.short_tag;
 		assert_int_equal(all, 7875);
-		assert_true(counts.sealed_and_opened >= 300 && (i < 2 || counts.refused >= 100));
+		assert_true(counts.sealed_and_opened >= 150 && (i < 2 || counts.refused >= 150));
 	}
 }
 
@@ -189,7 +190,8 @@ int main(int argc, char **argv)
 	bool nist = argc > 1 && strcmp(argv[1], "cavp") == 0;
 	const char *needed = nist ? CAVP "gcmDecrypt256.rsp" : shared_path("data/aead/wycheproof_aes_gmac_v1.json");
 	if (access(needed, R_OK) != 0) {
-		printf("skipped: %s is not here%s\n", needed, nist ? " (Debian package python3-cryptography-vectors)" : "; NAOS_SHARED names its tree");
+		printf("skipped: %s is not here%s\n", needed,
+		       nist ? " (Debian package python3-cryptography-vectors)" : "; NAOS_SHARED names its tree");
 		return SKIP_EXIT;
 	}
 	return nist ? cmocka_run_group_tests_name("engine cavp", cavp, start_rows, NULL) :
