@@ -13,6 +13,8 @@
 extern "C" {
 #endif
 
+#pragma GCC visibility push(default)
+
 enum naos_error_code {
 	NAOS_OK = 0,
 #define X(name, code, category, exit_status, retryable, sentence, remedy) NAOS_E_##name = (code),
@@ -46,6 +48,8 @@ const struct naos_error_info *naos_error_info(int code);
 
 /* Exit status of a program that ends with this code; 0 for NAOS_OK. */
 int naos_error_exit_status(int code);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }
