@@ -94,15 +94,26 @@ static bool is_noun(const char *word)
 	return false;
 }
 
+/* "'naos audit show' or 'naos config show'" for the verb "show"; "" if no noun has it. */
+static void find_nouns(const char *verb, char *list, size_t bytes)
+{
+	size_t used = 0;
+	list[0] = 0;
+	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(commands); i++)
+		if (verb_of(commands[i]) && strcmp(verb_of(commands[i]), verb) == 0) {
+			int put = snprintf(list + used, bytes - used, "%s'naos %s'", used ? " or " : "", commands[i]->path);
+			used = smallest(used + (size_t)put, bytes - 1);
+		}
+}
+
 static int unknown_command(const char *word, struct naos_error *err)
 {
 	const char *best = NULL;
 	size_t distance = MAX_WORD;
-	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(commands); i++) {
-		const char *verb = verb_of(commands[i]);
-		if (verb && strcmp(verb, word) == 0)
-			return naos_error_set(err, NAOS_E_USAGE, "unknown command '%s'; did you mean 'naos %s'?", word, commands[i]->path);
-	}
+	char nouns[256];
+	find_nouns(word, nouns, sizeof(nouns));
+	if (nouns[0])
+		return naos_error_set(err, NAOS_E_USAGE, "unknown command '%s'; did you mean %s?", word, nouns);
 	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(commands); i++) {
 		char noun[MAX_WORD];
 		const char *before = best;

@@ -95,7 +95,7 @@ def test_names_of_the_table_are_distinct_and_do_not_hide_a_common_option(table):
     (["cofnig"], "did you mean 'naos config'?"),
     (["config"], "'naos config' needs a verb"),
     (["config", "chekc"], "did you mean 'naos config check'?"),
-    (["show"], "did you mean 'naos config show'?"),
+    (["show"], "'naos config show'"),
     (["wxyzwxyz"], "'naos help' lists the commands"),
     (["x" * 5000], "unknown command"),
     (["help", "cofnig"], "did you mean"),
