@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+import softhsm
+
 SOURCE = pathlib.Path(os.environ.get("NAOS_SOURCE") or pathlib.Path(__file__).resolve().parents[2])
 BUILD = pathlib.Path(os.environ.get("NAOS_BUILD") or SOURCE / "build")
 NAOS = os.environ.get("NAOS_EXE") or str(BUILD / "cmd/naos/naos")
@@ -70,6 +72,22 @@ class Naos:
 @pytest.fixture
 def naos(tmp_path):
     return Naos(tmp_path)
+
+
+@pytest.fixture
+def token(tmp_path):
+    """A private SoftHSM token."""
+    if softhsm.MISSING:
+        pytest.skip(softhsm.MISSING)
+    return softhsm.SoftToken(tmp_path / "softhsm")
+
+
+@pytest.fixture
+def keys(naos, token):
+    """naos configured with a private token and key store."""
+    naos.env.update(token.env)
+    naos.config.write_text(token.config())
+    return naos
 
 
 def pytest_terminal_summary(terminalreporter):

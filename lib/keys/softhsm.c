@@ -1,0 +1,168 @@
+/* SoftHSM's token directory.  SPDX-License-Identifier: Apache-2.0 */
+#include "keys/softhsm.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/io.h"
+
+#define MAX_CONFIG_BYTES 65536
+
+static void close_directory(DIR **directory)
+{
+	if (*directory)
+		(void)closedir(*directory);
+}
+#define autodirectory naos_cleanup(close_directory) DIR
+
+/* The value of directories.tokendir, or NULL.  The caller frees it. */
+static char *token_root_of(const char *path)
+{
+	naos_autofree uint8_t *text = NULL;
+	size_t bytes;
+	char *save = NULL, *root = NULL;
+	if (naos_io_read_file(AT_FDCWD, path, MAX_CONFIG_BYTES, &text, &bytes, NULL) != 0)
+		return NULL;
+	for (char *line = strtok_r((char *)text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		char *value = strchr(line, '=');
+		line += strspn(line, " \t");
+		if (!value || strncmp(line, "directories.tokendir", 20) != 0)
+			continue;
+		value += 1 + strspn(value + 1, " \t");
+		value[strcspn(value, "#\r")] = 0;
+		for (size_t length = strlen(value); length > 0 && (value[length - 1] == ' ' || value[length - 1] == '\t'); length--)
+			value[length - 1] = 0;
+		free(root);
+		root = strdup(value);
+	}
+	return root;
+}
+
+/* In the order in which SoftHSM looks for its configuration. */
+static char *token_root(void)
+{
+	const char *named = secure_getenv("SOFTHSM2_CONF"), *home = secure_getenv("HOME");
+	naos_autofree char *own = NULL;
+	if (named)
+		return token_root_of(named);
+	if (home && asprintf(&own, "%s/.config/softhsm2/softhsm2.conf", home) < 0)
+		own = NULL;
+	if (own && access(own, F_OK) == 0)
+		return token_root_of(own);
+	char *root = token_root_of("/etc/softhsm/softhsm2.conf");
+	return root ? root : token_root_of("/etc/softhsm2.conf");
+}
+
+/* A token's directory is named by a UUID whose last 16 digits are its serial number. */
+static bool is_directory_of(const char *name, const char *serial)
+{
+	char digits[64];
+	size_t used = 0, length = strlen(serial);
+	for (; *name && used < sizeof(digits) - 1; name++)
+		if (*name != '-')
+			digits[used++] = *name;
+	digits[used] = 0;
+	return length > 0 && used == 32 && length <= used && strcmp(digits + used - length, serial) == 0;
+}
+
+/* Descriptor of the token's directory, -1 if it can't be found. */
+static int open_directory(const char *serial)
+{
+	naos_autofree char *root = token_root();
+	autodirectory *directory = root ? opendir(root) : NULL;
+	const struct dirent *entry;
+	while (directory && (entry = readdir(directory)))
+		if (is_directory_of(entry->d_name, serial))
+			return openat(dirfd(directory), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return -1;
+}
+
+bool naos_softhsm_is_present(const char *serial)
+{
+	naos_autofree char *root = token_root();
+	naos_autoclose int fd = open_directory(serial);
+	return fd >= 0 || !root;
+}
+
+static bool has_ending(const char *name, const char *ending)
+{
+	size_t length = strlen(name), width = strlen(ending);
+	return length > width && strcmp(name + length - width, ending) == 0;
+}
+
+static int sync_file(int dir_fd, const char *name, struct naos_error *err)
+{
+	naos_autoclose int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 && errno == ENOENT)
+		return 0;
+	if (fd < 0 || fsync(fd) != 0)
+		return naos_error_set_errno(err, errno, "cannot make the key in %s durable", name);
+	return 0;
+}
+
+int naos_softhsm_sync(const char *serial, struct naos_error *err)
+{
+	naos_autoclose int fd = open_directory(serial);
+	autodirectory *directory = NULL;
+	const struct dirent *entry;
+	int copy = fd < 0 ? -1 : dup(fd);
+	if (copy < 0) {
+		sync();
+		return 0;
+	}
+	directory = fdopendir(copy);
+	if (!directory) {
+		(void)close(copy);
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory to read a token's directory");
+	}
+	int rc = 0;
+	while (rc == 0 && (entry = readdir(directory)))
+		if (has_ending(entry->d_name, ".object") || strcmp(entry->d_name, "generation") == 0)
+			rc = sync_file(fd, entry->d_name, err);
+	if (rc == 0 && fsync(fd) != 0)
+		rc = naos_error_set_errno(err, errno, "cannot make a token's directory durable");
+	return rc;
+}
+
+static bool is_empty_object(int dir_fd, const char *name)
+{
+	struct stat info;
+	return has_ending(name, ".object") && fstatat(dir_fd, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode) &&
+	       info.st_size == 0;
+}
+
+int naos_softhsm_sweep_empty(const char *serial, size_t *ret_count, struct naos_error *err)
+{
+	/* SoftHSM cuts a file to zero bytes for a moment at each change: what is empty at two looks is dead */
+	static const struct timespec pause = { 0, 200000000L };
+	naos_autoclose int fd = open_directory(serial);
+	struct dirent **entries = NULL;
+	size_t suspects = 0, swept = 0;
+	int count = fd < 0 ? 0 : scandirat(fd, ".", &entries, NULL, NULL);
+	if (count < 0)
+		return naos_error_set_errno(err, errno, "cannot read a token's directory");
+	for (int i = 0; i < count; i++) {
+		if (!is_empty_object(fd, entries[i]->d_name))
+			entries[i]->d_name[0] = 0;
+		else
+			suspects++;
+	}
+	if (suspects > 0)
+		(void)nanosleep(&pause, NULL);
+	for (int i = 0; i < count; i++) {
+		char *name = entries[i]->d_name;
+		if (suspects > 0 && name[0] && is_empty_object(fd, name) && unlinkat(fd, name, 0) == 0) {
+			swept++;
+			memcpy(name + strlen(name) - strlen("object"), "lock", sizeof("lock"));
+			(void)unlinkat(fd, name, 0);
+		}
+		free(entries[i]);
+	}
+	free(entries);
+	*ret_count = swept;
+	return 0;
+}
