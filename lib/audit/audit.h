@@ -9,9 +9,8 @@
 
 #include "base/errors.h"
 
-/* One record as written; enough for any path of the system, escaped. */
-#define NAOS_AUDIT_MAX_RECORD_BYTES 32768
-#define NAOS_AUDIT_MAX_BATCH 1024 /* events of one naos_audit_append_many */
+#define NAOS_AUDIT_MAX_RECORD_BYTES 32768 /* one record of the audit log; any path fits, escaped */
+#define NAOS_AUDIT_MAX_BATCH 1024 /* audit events appended at once */
 
 /* One event.  Strings are UTF-8 or arbitrary bytes (invalid ones are escaped); NULL leaves the field out. */
 struct naos_audit_event {

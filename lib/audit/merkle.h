@@ -11,8 +11,8 @@
 #include "base/errors.h"
 
 #define NAOS_HASH_BYTES 32
-#define NAOS_TREE_MAX_HEIGHT 63
-#define NAOS_PROOF_MAX_HASHES 64
+#define NAOS_TREE_MAX_HEIGHT 63 /* an audit log holds fewer than 2^63 records */
+#define NAOS_PROOF_MAX_HASHES 64 /* in a proof about an audit log */
 
 struct naos_hash {
 	uint8_t bytes[NAOS_HASH_BYTES];

@@ -11,8 +11,8 @@
 #include "base/errors.h"
 #include "base/secret.h"
 
-#define NAOS_NOTE_MAX_BYTES ((size_t)128 << 10)
-#define NAOS_NOTE_MAX_SIGNATURES 32
+#define NAOS_NOTE_MAX_BYTES ((size_t)128 << 10) /* a checkpoint with its signatures */
+#define NAOS_NOTE_MAX_SIGNATURES 32 /* of one checkpoint */
 #define NAOS_NOTE_NAME_BYTES 256  /* with the final NUL */
 #define NAOS_NOTE_KEY_BYTES 512   /* a verifier key as text, with the final NUL */
 #define NAOS_NOTE_LINE_BYTES 512  /* a signature line, with newline and NUL */

@@ -6,7 +6,7 @@
 #include "audit/checkpoint.h"
 
 #define NAOS_PROOF_FORMAT "naos-audit-proof/1"
-#define NAOS_PROOF_MAX_BYTES ((size_t)1 << 20)
+#define NAOS_PROOF_MAX_BYTES ((size_t)1 << 20) /* a proof file */
 
 /* naos_audit_proof_open on text in memory. */
 int naos_audit_proof_parse(const char *text, size_t bytes, const struct naos_verifier *verifier, struct naos_audit_proof *ret,

@@ -16,7 +16,7 @@
 #define NAOS_TILE_BYTES (NAOS_TILE_HASHES * NAOS_HASH_BYTES)
 #define NAOS_TILE_LEVELS 8
 #define NAOS_TILE_PATH_BYTES 64
-#define NAOS_BUNDLE_MAX_BYTES ((size_t)NAOS_TILE_HASHES * (NAOS_AUDIT_MAX_RECORD_BYTES + 1))
+#define NAOS_BUNDLE_MAX_BYTES ((size_t)NAOS_TILE_HASHES * (NAOS_AUDIT_MAX_RECORD_BYTES + 1)) /* a file of 256 audit records */
 
 /* Both return path. */
 const char *naos_tile_path(unsigned level, uint64_t number, char path[static NAOS_TILE_PATH_BYTES]);

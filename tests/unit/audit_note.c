@@ -125,7 +125,8 @@ static void what_is_no_checkpoint_is_refused(void **state)
 #define SIGNATURE "\n\xe2\x80\x94 a AAAAAAAA\n"
 #define ROOT "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
 	static const char *const wrong[] = {
-		"a\n1\n" ROOT, "a\n1\n" SIGNATURE, "a\n01\n" ROOT SIGNATURE, "a\n-1\n" ROOT SIGNATURE, "a\n\n" ROOT SIGNATURE, "\n1\n" ROOT SIGNATURE,
+		"a\n1\n" ROOT, "a\n1\n" SIGNATURE, "a\n01\n" ROOT SIGNATURE, "a\n-1\n" ROOT SIGNATURE, "a\n\n" ROOT SIGNATURE,
+		"\n1\n" ROOT SIGNATURE,
 		"a\n9223372036854775808\n" ROOT SIGNATURE, "a\n99999999999999999999\n" ROOT SIGNATURE, "a\n1\nAAAA\n" SIGNATURE,
 		"a\n1\n" ROOT "\n\xe2\x80\x94 a+b AAAAAAAA\n", "a\n1\n" ROOT "\n- a AAAAAAAA\n", "a\n1\n" ROOT "\n\xe2\x80\x94 a AAAA\n",
 		"a\n1\t\n" ROOT SIGNATURE, "a\n1\n" ROOT SIGNATURE "\n",

@@ -28,7 +28,8 @@ static void fields_stand_in_their_order_and_absent_ones_are_left_out(void **stat
 	const struct naos_audit_event all = { "alice", "key.rotate", "genomes", "denied", "NAOS_E_DENIED", "r-1" };
 	const struct naos_audit_event few = { .action = "audit.recover" };
 	format(&all, 17);
-	assert_string_equal(line, "{\"format\":1,\"time\":\"2025-11-30T17:38:39.123456Z\",\"sequence\":17,\"actor\":\"alice\",\"action\":\"key.rotate\","
+	assert_string_equal(line, "{\"format\":1,\"time\":\"2025-11-30T17:38:39.123456Z\",\"sequence\":17,"
+				  "\"actor\":\"alice\",\"action\":\"key.rotate\","
 				  "\"object\":\"genomes\",\"decision\":\"denied\",\"reason\":\"NAOS_E_DENIED\",\"request_id\":\"r-1\"}");
 	format(&few, 0);
 	assert_string_equal(line, "{\"format\":1,\"time\":\"2025-11-30T17:38:39.123456Z\",\"sequence\":0,\"action\":\"audit.recover\"}");
@@ -133,8 +134,10 @@ static void what_is_no_record_is_refused(void **state)
 {
 #define HEAD "{\"format\":1,\"time\":\"2025-11-30T17:38:39.123456Z\",\"sequence\":1,"
 	static const char *const wrong[] = {
-		"", "[]", "{}", "null", HEAD "\"action\":\"a\"", HEAD "\"actor\":\"a\"}", HEAD "\"action\":7}", HEAD "\"action\":\"a\",\"action\":\"b\"}",
-		HEAD "\"action\":\"a\",\"colour\":\"b\"}", HEAD "\"action\":\"\xff\"}", HEAD "\"action\":\"a\"}x", HEAD "\"action\":\"a\",\"object\":null}",
+		"", "[]", "{}", "null", HEAD "\"action\":\"a\"", HEAD "\"actor\":\"a\"}", HEAD "\"action\":7}",
+		HEAD "\"action\":\"a\",\"action\":\"b\"}",
+		HEAD "\"action\":\"a\",\"colour\":\"b\"}", HEAD "\"action\":\"\xff\"}", HEAD "\"action\":\"a\"}x",
+		HEAD "\"action\":\"a\",\"object\":null}",
 		"{\"format\":2,\"time\":\"2025-11-30T17:38:39.123456Z\",\"sequence\":1,\"action\":\"a\"}",
 		"{\"format\":1,\"time\":\"2025-11-30 17:38:39.123456Z\",\"sequence\":1,\"action\":\"a\"}",
 		"{\"format\":1,\"time\":\"2025\",\"sequence\":1,\"action\":\"a\"}",
