@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "audit/audit.h"
 #include "base/uuid.h"
 #include "engine/engine.h"
 
@@ -83,6 +84,22 @@ static void check_file_sets(struct naos_examination *examination)
 		naos_finding_add(examination, NAOS_FINDING_OK, "fileset", why, NULL, "%u configured", count);
 }
 
+static void check_audit(struct naos_examination *examination)
+{
+	static const char why[] = "who used which key when can be proven only by a log that nobody changed";
+	const char *dir = naos_config_string(examination->config, "audit", NULL, "log");
+	const struct naos_audit_check check = { 0 };
+	struct naos_audit_report report;
+	struct naos_error err = NAOS_ERROR_INIT;
+	if (!dir[0])
+		naos_finding_add(examination, NAOS_FINDING_WARNING, "audit", why, "set [audit] log", "no audit log is configured");
+	else if (naos_audit_verify(dir, &check, &report, &err) != 0)
+		naos_finding_add(examination, NAOS_FINDING_PROBLEM, "audit", why, "'naos audit verify' says more", "%s", err.message);
+	else
+		naos_finding_add(examination, NAOS_FINDING_OK, "audit", why, NULL, "%s: %llu records, intact", dir,
+				 (unsigned long long)report.size);
+}
+
 void naos_examine_config(struct naos_examination *examination)
 {
 	check_config(examination);
@@ -90,4 +107,5 @@ void naos_examine_config(struct naos_examination *examination)
 		return;
 	check_engine(examination);
 	check_file_sets(examination);
+	check_audit(examination);
 }

@@ -97,3 +97,9 @@ def test_little_lockable_memory_is_found(naos):
                               stdout=subprocess.PIPE, timeout=60)
         memlock, = of(json.loads(done.stdout)["findings"], "memlock")
         assert memlock["status"] == wanted, memlock
+
+
+def test_the_audit_log_is_verified(naos, tmp_path):
+    assert of(findings(naos), "audit", "warning")
+    naos.config.write_text(f"[audit]\nlog = {tmp_path}/absent\n")
+    assert of(findings(naos, status=1), "audit", "problem")
