@@ -155,12 +155,16 @@ int naos_file_pick(struct naos_sealed_file *file, struct naos_group_view *view, 
 	return naos_file_damage(file, chunk, err, why);
 }
 
-bool naos_file_fits(const struct naos_sealed_file *file, uint64_t chunk, uint64_t size, const struct naos_entry *entry)
+int naos_file_check_fit(const struct naos_sealed_file *file, uint64_t chunk, uint64_t size, const struct naos_entry *entry,
+			bool present, struct naos_error *err)
 {
 	uint32_t room = naos_chunk_room(chunk, size);
-	if (entry->length == 0 || entry->length > room)
-		return false;
-	return !file->state.clean || chunk != naos_layout_chunks(size) - 1 || entry->length == room;
+	if (!present)
+		return naos_file_damage(file, chunk, err, "it has no version below the size of the file");
+	bool exact = file->state.clean && chunk == naos_layout_chunks(size) - 1;
+	if (entry->length == 0 || entry->length > room || (exact && entry->length != room))
+		return naos_file_damage(file, chunk, err, "its length contradicts the size of the file");
+	return 0;
 }
 
 /* Rule 7: from durable_size on, up to the first chunk that is absent, truncated or unreadable. */

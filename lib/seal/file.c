@@ -5,14 +5,16 @@
 
 /* --- what needs no key ------------------------------------------------------------------------------------------------ */
 
-static int probe_page(struct naos_store *store, uint8_t page[static NAOS_CHUNK_BYTES], struct naos_sealed_info *ret, struct naos_error *err)
+static int probe_page(struct naos_store *store, uint8_t page[static NAOS_CHUNK_BYTES], struct naos_sealed_info *ret,
+		      struct naos_error *err)
 {
 	size_t got;
 	int rc = store->ops->read(store, page, NAOS_CHUNK_BYTES, 0, &got, err);
 	if (rc != 0)
 		return rc;
 	if (got < NAOS_CHUNK_BYTES)
-		return naos_error_set(err, NAOS_E_FORMAT, "%s: not a sealed file (%zu bytes are less than its first page)", store->name, got);
+		return naos_error_set(err, NAOS_E_FORMAT, "%s: not a sealed file (%zu bytes are less than its first page)", store->name,
+				      got);
 	rc = naos_header_decode(page, &ret->header, err);
 	if (rc != 0)
 		return naos_error_prefix(err, rc, "%s", store->name);
@@ -25,7 +27,8 @@ static int probe_page(struct naos_store *store, uint8_t page[static NAOS_CHUNK_B
 	rc = store->ops->get_attribute(store, value, sizeof(value), &got, err);
 	if (rc != 0 && rc != NAOS_E_INTEGRITY)
 		return rc;
-	if (rc == 0 && got == sizeof(value) && naos_fek_slot_decode(value, &ret->header.file_id, &ret->attribute, NULL) == 0 && ret->attribute.used)
+	bool parses = rc == 0 && got == sizeof(value) && naos_fek_slot_decode(value, &ret->header.file_id, &ret->attribute, NULL) == 0;
+	if (parses && ret->attribute.used)
 		return store->ops->size(store, &ret->physical_bytes, err);
 	ret->attribute = (struct naos_fek_slot){ .used = false };
 	ret->attribute_damaged = rc != 0 || got != 0;
@@ -60,19 +63,20 @@ static void file_free(struct naos_sealed_file *file)
 	free(file);
 }
 
-static int file_alloc(struct naos_store *store, enum naos_sealed_mode mode, struct naos_sealed_file **ret, struct naos_error *err)
+/* Takes the store; NULL and err set if there is no memory. */
+static struct naos_sealed_file *file_alloc(struct naos_store *store, enum naos_sealed_mode mode, struct naos_error *err)
 {
 	struct naos_sealed_file *file = calloc(1, sizeof(*file));
 	if (!file) {
 		store->ops->close(store);
-		return naos_error_set(err, NAOS_E_NOMEM, "no memory to open a sealed file");
+		(void)naos_error_set(err, NAOS_E_NOMEM, "no memory to open a sealed file");
+		return NULL;
 	}
 	file->store = store;
 	file->mode = mode;
 	(void)pthread_rwlock_init(&file->lock, NULL);
 	(void)pthread_mutex_init(&file->map_cache.lock, NULL);
-	*ret = file;
-	return 0;
+	return file;
 }
 
 /* Derives the keys and compares the commitment: tells a wrong key from damage. */
@@ -130,7 +134,8 @@ static int find_fek(struct naos_sealed_file *file, const struct naos_fek_source 
 	if (info->attribute.used && (count == 0 || source->tolerate_damaged_slots))
 		order[count++] = &info->attribute;
 	if (count == 0)
-		return naos_error_set(err, NAOS_E_INTEGRITY, "the wrapped file key is gone from page 0 and from the attribute user.naos.key");
+		return naos_error_set(err, NAOS_E_INTEGRITY,
+				      "the wrapped file key is gone from page 0 and from the attribute user.naos.key");
 	int rc = 0, damage = 0;
 	for (size_t i = 0; i < count; i++) {
 		rc = try_slot(file, source, order[i], err);
@@ -147,9 +152,11 @@ static int find_fek(struct naos_sealed_file *file, const struct naos_fek_source 
 static int check_slots(struct naos_sealed_file *file, const struct naos_sealed_info *info, bool tolerate, struct naos_error *err)
 {
 	if (info->slot_damaged && !tolerate)
-		return naos_error_set(err, NAOS_E_INTEGRITY, "page 0: a slot of the wrapped file key is malformed; 'naos rewrap --repair' rebuilds it from a good copy");
+		return naos_error_set(err, NAOS_E_INTEGRITY,
+				      "page 0: a slot of the wrapped file key is malformed ('naos rewrap --repair' rebuilds it from a good copy)");
 	if (info->attribute_damaged && !tolerate)
-		return naos_error_set(err, NAOS_E_INTEGRITY, "the attribute user.naos.key is malformed; 'naos rewrap --repair' rebuilds it");
+		return naos_error_set(err, NAOS_E_INTEGRITY,
+				      "the attribute user.naos.key is malformed ('naos rewrap --repair' rebuilds it)");
 	for (unsigned i = 0; i <= NAOS_FEK_SLOTS; i++) {
 		bool attribute = i == NAOS_FEK_SLOTS;
 		const struct naos_fek_slot *slot = attribute ? &info->attribute : &info->slots[i];
@@ -243,11 +250,10 @@ static int open_file(struct naos_sealed_file *file, const struct naos_fek_source
 int naos_sealed_file_open(struct naos_store *store, enum naos_sealed_mode mode, const struct naos_fek_source *source,
 			  struct naos_sealed_file **ret, struct naos_error *err)
 {
-	struct naos_sealed_file *file;
-	int rc = file_alloc(store, mode, &file, err);
-	if (rc != 0)
-		return rc;
-	rc = open_file(file, source, err);
+	struct naos_sealed_file *file = file_alloc(store, mode, err);
+	if (!file)
+		return NAOS_E_NOMEM;
+	int rc = open_file(file, source, err);
 	if (rc != 0) {
 		file_free(file);
 		return rc;
@@ -307,11 +313,10 @@ static int create_file(struct naos_sealed_file *file, const struct naos_sealed_n
 int naos_sealed_file_create(struct naos_store *store, const struct naos_sealed_new *what, struct naos_sealed_file **ret,
 			    struct naos_error *err)
 {
-	struct naos_sealed_file *file;
-	int rc = file_alloc(store, what->mode, &file, err);
-	if (rc != 0)
-		return rc;
-	rc = create_file(file, what, err);
+	struct naos_sealed_file *file = file_alloc(store, what->mode, err);
+	if (!file)
+		return NAOS_E_NOMEM;
+	int rc = create_file(file, what, err);
 	if (rc != 0) {
 		file_free(file);
 		return rc;

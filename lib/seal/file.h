@@ -73,8 +73,9 @@ int naos_file_open_version(struct naos_sealed_file *file, uint64_t chunk, const 
  * text (NAOS_CHUNK_BYTES, zero-extended) may be NULL.  NAOS_E_INTEGRITY if nothing that may be accepted opens. */
 int naos_file_pick(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t chunk, uint64_t size,
 		   struct naos_entry *ret, bool *ret_present, uint8_t *text, struct naos_error *err) naos_must_check;
-/* True if a picked version is one that may stand at this place of a file of this size. */
-bool naos_file_fits(const struct naos_sealed_file *file, uint64_t chunk, uint64_t size, const struct naos_entry *entry);
+/* Whether a picked version may stand at this place of a file of this size; NAOS_E_INTEGRITY with the reason if not. */
+int naos_file_check_fit(const struct naos_sealed_file *file, uint64_t chunk, uint64_t size, const struct naos_entry *entry,
+			bool present, struct naos_error *err) naos_must_check;
 /* Logical size by the rules 7 and 13, for the state in file->state. */
 int naos_file_extent(struct naos_sealed_file *file, uint64_t *ret_size, struct naos_error *err) naos_must_check;
 /* NAOS_E_INTEGRITY "NAME: chunk N (bytes …): what". */
@@ -124,7 +125,8 @@ int naos_file_recover(struct naos_sealed_file *file, struct naos_error *err) nao
 int naos_file_begin_epoch(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 
 /* A random hole entry of this epoch. */
-int naos_file_hole_entry(struct naos_sealed_file *file, uint32_t seq, uint32_t length, struct naos_entry *ret, struct naos_error *err) naos_must_check;
+int naos_file_hole_entry(struct naos_sealed_file *file, uint32_t seq, uint32_t length, struct naos_entry *ret,
+			 struct naos_error *err) naos_must_check;
 
 static inline uint32_t naos_chunk_room(uint64_t chunk, uint64_t size)
 {

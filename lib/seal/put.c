@@ -372,7 +372,8 @@ int naos_file_put(struct naos_sealed_file *file, const struct naos_change *chang
 {
 	naos_cleanup(batch_free) struct batch batch = { 0 };
 	if (file->failed)
-		return naos_error_set(err, file->failed, "%s: an earlier flush failed; close the file and open it again", file->store->name);
+		return naos_error_set(err, file->failed, "%s: an earlier flush failed; close the file and open it again",
+				      file->store->name);
 	int rc = prepare(file, changes, count, &batch, err);
 	if (rc == 0)
 		rc = flush_in_flight(file, &batch, err);

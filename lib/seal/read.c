@@ -11,12 +11,11 @@ static int read_chunk(struct naos_sealed_file *file, struct naos_group_view *vie
 	struct naos_entry entry;
 	bool present;
 	int rc = naos_file_pick(file, view, chunk, size, &entry, &present, text, err);
+	if (rc == 0)
+		rc = naos_file_check_fit(file, chunk, size, &entry, present, err);
 	if (rc != 0)
-		return rc;
-	if (present && naos_file_fits(file, chunk, size, &entry))
-		return 0;
-	naos_wipe(text, NAOS_CHUNK_BYTES);
-	return naos_file_damage(file, chunk, err, present ? "its length contradicts the size of the file" : "it has no version below the size of the file");
+		naos_wipe(text, NAOS_CHUNK_BYTES);
+	return rc;
 }
 
 /* Chunks [first, first + count) of one group, all inside the buffer.  Those whose newest version is plain data are read in
@@ -46,7 +45,8 @@ static int read_run(struct naos_sealed_file *file, struct naos_group_view *view,
 	if (low >= high)
 		return 0;
 	size_t bytes = (high - 1 - low) * NAOS_CHUNK_BYTES + naos_chunk_room(first + high - 1, size);
-	int rc = file->store->ops->read(file->store, buffer + low * NAOS_CHUNK_BYTES, bytes, naos_layout_data_offset(first + low), &got, err);
+	uint64_t offset = naos_layout_data_offset(first + low);
+	int rc = file->store->ops->read(file->store, buffer + low * NAOS_CHUNK_BYTES, bytes, offset, &got, err);
 	struct naos_gcm_message messages[NAOS_GROUP_CHUNKS];
 	uint8_t associated[NAOS_GROUP_CHUNKS][NAOS_CHUNK_ASSOCIATED_BYTES], tags[NAOS_GROUP_CHUNKS][NAOS_GCM_TAG_BYTES];
 	for (size_t i = low; rc == 0 && i < high;) {
@@ -100,7 +100,8 @@ static int read_group(struct naos_sealed_file *file, struct naos_group_view *vie
 	return rc;
 }
 
-static int read_locked(struct naos_sealed_file *file, uint8_t *buffer, size_t bytes, uint64_t offset, size_t *ret_bytes, struct naos_error *err)
+static int read_locked(struct naos_sealed_file *file, uint8_t *buffer, size_t bytes, uint64_t offset, size_t *ret_bytes,
+		       struct naos_error *err)
 {
 	uint64_t size = file->size;
 	if (offset >= size || bytes == 0) {

@@ -22,7 +22,8 @@ static int write_slot(struct naos_sealed_file *file, unsigned index, struct naos
 	return file->store->ops->write(file->store, file->slots[index].raw, NAOS_FEK_SLOT_BYTES, naos_fek_slot_offset(index), err);
 }
 
-static int set_slot(struct naos_sealed_file *file, unsigned index, uint32_t generation, const struct naos_blob *blob, struct naos_error *err)
+static int set_slot(struct naos_sealed_file *file, unsigned index, uint32_t generation, const struct naos_blob *blob,
+		    struct naos_error *err)
 {
 	struct naos_fek_slot slot = { .used = true, .generation = generation, .blob = *blob };
 	int rc = naos_fek_slot_encode(file->keys, &file->header.file_id, &slot, err);
@@ -32,7 +33,8 @@ static int set_slot(struct naos_sealed_file *file, unsigned index, uint32_t gene
 	return write_slot(file, index, err);
 }
 
-static int rewrap_locked(struct naos_sealed_file *file, const struct naos_blob *blob, const struct naos_uuid *only_mek, struct naos_error *err)
+static int rewrap_locked(struct naos_sealed_file *file, const struct naos_blob *blob, const struct naos_uuid *only_mek,
+			 struct naos_error *err)
 {
 	bool replaced[NAOS_FEK_SLOTS];
 	uint32_t generation = file->state.key_generation;

@@ -13,7 +13,8 @@ int naos_file_read_state(struct naos_sealed_file *file, struct naos_error *err)
 	if (got < sizeof(page))
 		return naos_error_set(err, NAOS_E_INTEGRITY, "%s: page 0 is cut off", file->store->name);
 	if (memcmp(page, file->header_raw, sizeof(file->header_raw)) != 0)
-		return naos_error_set(err, NAOS_E_INTEGRITY, "%s: page 0: the static header was replaced while the file was open", file->store->name);
+		return naos_error_set(err, NAOS_E_INTEGRITY, "%s: page 0: the static header was replaced while the file was open",
+				      file->store->name);
 	rc = naos_state_pick(file->keys, page, &file->state, err);
 	if (rc != 0)
 		return naos_error_prefix(err, rc, "%s", file->store->name);
@@ -48,7 +49,8 @@ int naos_file_put_clean_state(struct naos_sealed_file *file, const struct naos_s
 int naos_file_store_flush(struct naos_sealed_file *file, struct naos_error *err)
 {
 	if (file->failed)
-		return naos_error_set(err, file->failed, "%s: an earlier flush failed; close the file and open it again", file->store->name);
+		return naos_error_set(err, file->failed, "%s: an earlier flush failed; close the file and open it again",
+				      file->store->name);
 	/* an unpublished file is flushed once, by its maker, before it gets its name */
 	int rc = file->unpublished ? 0 : file->store->ops->flush(file->store, err);
 	if (rc != 0) {

@@ -35,7 +35,8 @@ static int check_map_holes(struct naos_sealed_file *file, uint64_t from, uint64_
 		end = end < to ? end : to;
 		uint64_t first = naos_layout_tag_page(group) * NAOS_CHUNK_BYTES;
 		uint64_t last = (naos_layout_tag_page(end - 1) + 1 + NAOS_GROUP_CHUNKS) * NAOS_CHUNK_BYTES;
-		int rc = check_zero(file, first, last, naos_layout_first(group), "there is data where the map says that its group is a hole", err);
+		int rc = check_zero(file, first, last, naos_layout_first(group), "there is data in a group that the map calls a hole",
+				    err);
 		if (rc != 0)
 			return rc;
 		group = end;
@@ -50,14 +51,11 @@ static int check_chunk(struct naos_sealed_file *file, struct naos_group_view *vi
 	uint8_t text[NAOS_CHUNK_BYTES];
 	int rc = naos_file_pick(file, view, chunk, file->size, &entry, &present, text, err);
 	naos_wipe(text, sizeof(text));
-	if (rc != 0)
+	if (rc == 0)
+		rc = naos_file_check_fit(file, chunk, file->size, &entry, present, err);
+	if (rc != 0 || !file->state.clean)
 		return rc;
-	if (!present || !naos_file_fits(file, chunk, file->size, &entry))
-		return naos_file_damage(file, chunk, err, present ? "its length contradicts the size of the file" : "it has no version below the size of the file");
-	if (!file->state.clean || entry.length == NAOS_CHUNK_BYTES || !entry.seq)
-		return entry.hole && file->state.clean && entry.seq ? check_zero(file, naos_layout_data_offset(chunk), naos_layout_data_offset(chunk) + entry.length, chunk,
-							    "there is data below a hole", err) : 0;
-	/* behind a short chunk inside the file there may be nothing but zeros */
+	/* below a hole, and behind a short chunk inside the file, there is nothing but zeros */
 	uint64_t start = naos_layout_data_offset(chunk);
 	uint64_t from = start + (entry.hole ? 0 : entry.length), to = start + NAOS_CHUNK_BYTES;
 	return check_zero(file, from, to, chunk, entry.hole ? "there is data below a hole" : "there is data behind its end", err);

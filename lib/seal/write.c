@@ -68,8 +68,8 @@ static int merge_chunk(struct naos_sealed_file *file, uint64_t chunk, uint32_t s
 		if (!view)
 			return naos_error_set(err, NAOS_E_NOMEM, "no memory to write %s", file->store->name);
 		int rc = naos_file_pick(file, view, chunk, file->size, &entry, &present, text, err);
-		if (rc == 0 && (!present || !naos_file_fits(file, chunk, file->size, &entry)))
-			rc = naos_file_damage(file, chunk, err, "it has no version that fits the size of the file");
+		if (rc == 0)
+			rc = naos_file_check_fit(file, chunk, file->size, &entry, present, err);
 		if (rc != 0)
 			return rc;
 	}
@@ -99,7 +99,8 @@ static int write_batch(struct naos_sealed_file *file, const uint8_t *buffer, siz
 		if (whole)
 			changes[count] = (struct naos_change){ .chunk = chunk, .text = buffer + done, .length = take };
 		else
-			rc = merge_chunk(file, chunk, skip, buffer ? buffer + done : NULL, take, count == 0 ? head : tail, &changes[count], err);
+			rc = merge_chunk(file, chunk, skip, buffer ? buffer + done : NULL, take, count == 0 ? head : tail,
+					 &changes[count], err);
 		count++;
 		done += take;
 	}
@@ -192,7 +193,9 @@ static int punch_range(struct naos_sealed_file *file, uint64_t offset, uint64_t 
 	if (offset >= file->size || bytes == 0)
 		return 0;
 	uint64_t end_offset = bytes > file->size - offset ? file->size : offset + bytes;
-	uint64_t first = naos_layout_chunks(offset), last = end_offset == file->size ? naos_layout_chunks(file->size) : end_offset / NAOS_CHUNK_BYTES;
+	uint64_t first = naos_layout_chunks(offset), last = end_offset / NAOS_CHUNK_BYTES;
+	if (end_offset == file->size)
+		last = naos_layout_chunks(file->size);
 	int rc = 0;
 	if (offset % NAOS_CHUNK_BYTES) {
 		uint64_t stop = first * NAOS_CHUNK_BYTES < end_offset ? first * NAOS_CHUNK_BYTES : end_offset;

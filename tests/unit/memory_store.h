@@ -1,4 +1,5 @@
-/* A store in memory for tests of lib/seal, and the smallest key source: no HSM, a FEK that the test knows. */
+/* A store in memory for tests of lib/seal, and the smallest key source: no HSM, a FEK that the test knows.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_TESTS_MEMORY_STORE_H
 #define NAOS_TESTS_MEMORY_STORE_H
 

@@ -1,4 +1,5 @@
-/* A sealed file against a plain buffer: random operations, two ways of closing, and what each byte of it is worth. */
+/* A sealed file against a plain buffer: random operations, two ways of closing, and what each byte of it is worth.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
 #include "memory_store.h"
