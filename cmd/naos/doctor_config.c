@@ -9,6 +9,8 @@
 #include "audit/audit.h"
 #include "base/uuid.h"
 #include "engine/engine.h"
+#include "keys/provider.h"
+#include "keys/uri.h"
 
 /* Who can change the configuration chooses where keys come from. */
 static void check_owner(struct naos_examination *examination, const char *path)
@@ -69,6 +71,55 @@ static void check_engine(struct naos_examination *examination)
 		naos_finding_add(examination, NAOS_FINDING_OK, "engine", why, NULL, "AES-GCM by %s, known answers right", naos_engine_name());
 }
 
+static void check_pin(struct naos_examination *examination, const char *uri)
+{
+	static const char why[] = "who can read the PIN can use every key of the token";
+	struct naos_token_uri parts = { 0 };
+	struct naos_error err = NAOS_ERROR_INIT;
+	struct stat status;
+	if (naos_token_uri_parse(uri, &parts, &err) != 0) {
+		naos_finding_add(examination, NAOS_FINDING_PROBLEM, "pin", why, "mend [keymanager] uri; man 5 naos.conf", "%s", err.message);
+		return;
+	}
+	const char *path = parts.pin_source && strncmp(parts.pin_source, "file:", 5) == 0 ? parts.pin_source + 5 : NULL;
+	if (!parts.pin_source)
+		naos_finding_add(examination, NAOS_FINDING_WARNING, "pin", why, "add pin-source=file:/… to [keymanager] uri",
+				 "the address of the token names no source of the PIN");
+	else if (path && stat(path, &status) != 0)
+		naos_finding_add(examination, NAOS_FINDING_PROBLEM, "pin", why, "check pin-source in [keymanager] uri",
+				 "the PIN's file %s can't be found: %s", path, strerrordesc_np(errno));
+	else if (path && (status.st_mode & 077))
+		naos_finding_add(examination, NAOS_FINDING_PROBLEM, "pin", why, "chmod 0400", "%s is open to others than its owner (mode %04o)",
+				 path, (unsigned)(status.st_mode & 07777));
+	else
+		naos_finding_add(examination, NAOS_FINDING_OK, "pin", why, NULL, "the PIN comes from %s", parts.pin_source);
+	naos_token_uri_clear(&parts);
+}
+
+static void check_keys(struct naos_examination *examination)
+{
+	static const char why[] = "without its key manager no file can be sealed, and none opened";
+	const char *uri = naos_config_string(examination->config, "keymanager", NULL, "uri");
+	const char *store = naos_config_string(examination->config, "keymanager", NULL, "store");
+	naos_autoprovider struct naos_provider *provider = NULL;
+	naos_autofree struct naos_mek *meks = NULL;
+	struct naos_error err = NAOS_ERROR_INIT;
+	size_t count;
+	if (!uri[0]) {
+		naos_finding_add(examination, NAOS_FINDING_WARNING, "keys", why, "set [keymanager] uri", "no key manager is configured");
+		return;
+	}
+	if (strncmp(uri, "pkcs11:", 7) == 0)
+		check_pin(examination, uri);
+	if (access(store, F_OK) != 0) /* opening would make it */
+		naos_finding_add(examination, NAOS_FINDING_WARNING, "keys", why, "make the first key: 'naos key create NAME'",
+				 "there is no key store %s: %s", store, strerrordesc_np(errno));
+	else if (naos_provider_open(uri, store, &provider, &err) != 0 || naos_mek_list(provider, &meks, &count, &err) != 0)
+		naos_finding_add(examination, NAOS_FINDING_PROBLEM, "keys", why, naos_error_info(err.code)->remedy, "%s", err.message);
+	else
+		naos_finding_add(examination, NAOS_FINDING_OK, "keys", why, NULL, "the key manager answers, %zu key versions", count);
+}
+
 static void check_file_sets(struct naos_examination *examination)
 {
 	static const char why[] = "the id of a file set is part of every sealed file: it must be the same on all machines";
@@ -106,6 +157,7 @@ void naos_examine_config(struct naos_examination *examination)
 	if (!examination->config)
 		return;
 	check_engine(examination);
+	check_keys(examination);
 	check_file_sets(examination);
 	check_audit(examination);
 }

@@ -103,3 +103,23 @@ def test_the_audit_log_is_verified(naos, tmp_path):
     assert of(findings(naos), "audit", "warning")
     naos.config.write_text(f"[audit]\nlog = {tmp_path}/absent\n")
     assert of(findings(naos, status=1), "audit", "problem")
+
+
+def test_the_pin_file_is_for_its_owner_only(keys, token):
+    assert of(findings(keys), "pin", "ok")
+    os.chmod(token.pin_file, 0o440)
+    assert "0440" in of(findings(keys, status=1), "pin", "problem")[0]["what"]
+    token.pin_file.unlink()
+    assert of(findings(keys, status=1), "pin", "problem")
+    keys.config.write_text("[keymanager]\nuri = pkcs11:token=a?pin-value=secret1\n")
+    done = keys("doctor")
+    assert done.returncode == 1 and "secret1" not in done.stdout + done.stderr
+
+
+def test_the_key_manager_is_asked_and_nothing_is_made(keys, token):
+    assert of(findings(keys), "keys", "warning")
+    assert not token.store.exists()
+    token.store.touch(mode=0o600)
+    assert "0 key versions" in of(findings(keys), "keys", "ok")[0]["what"]
+    token.pin_file.write_text("wrong")
+    assert of(findings(keys, status=1), "keys", "problem")
