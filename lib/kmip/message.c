@@ -105,7 +105,7 @@ static NAOS_KMIP_SCHEMA(request_item);
 static const struct naos_kmip_row response_item_rows[] = {
 	NAOS_KMIP_FIELD(S, operation, OPERATION, ENUM),
 	NAOS_KMIP_FIELD(S, unique_batch_item_id, UNIQUE_BATCH_ITEM_ID, BYTES),
-	NAOS_KMIP_FIELD(S, status, RESULT_STATUS, STATUS),
+	NAOS_KMIP_FIELD(S, status, RESULT_STATUS, STATUS, .required = true),
 	NAOS_KMIP_FIELD(S, reason, RESULT_REASON, ENUM),
 	NAOS_KMIP_FIELD(S, message, RESULT_MESSAGE, TEXT),
 	NAOS_KMIP_FIELD(S, asynchronous_correlation, ASYNCHRONOUS_CORRELATION_VALUE, BYTES),

@@ -206,9 +206,15 @@ static bool is_required(const struct naos_kmip_codec *codec, const struct naos_k
 	return row->required && row->since <= codec->version && (!row->until || major(row->until) >= major(codec->version));
 }
 
+/* Other servers are forgiven what they leave out, except whether the operation succeeded. */
+static bool is_missed(const struct naos_kmip_codec *codec, const struct naos_kmip_row *row)
+{
+	return is_required(codec, row) && (codec->role == NAOS_KMIP_REQUESTS || row->kind == NAOS_KMIP_KIND_STATUS);
+}
+
 /* First look: how often is each field there, and is there nothing that does not belong? */
 static bool count_fields(struct naos_kmip_codec *codec, const struct naos_kmip_schema *schema, const struct naos_kmip_item *item,
-			 uint32_t counts[static NAOS_KMIP_MAX_ROWS])
+			 uint32_t counts[static NAOS_KMIP_SCHEMA_ROWS])
 {
 	struct naos_cursor in = naos_cursor_reader(item->value, item->bytes);
 	char buffer[16], parent[16];
@@ -219,7 +225,7 @@ static bool count_fields(struct naos_kmip_codec *codec, const struct naos_kmip_s
 			return invalid_field(codec, "malformed", item->tag);
 		size_t index = find_row(codec, schema, &child, &wrong_type);
 		if (index == schema->count && wrong_type)
-			return naos_kmip_codec_fail(codec, NAOS_E_FORMAT, NAOS_KMIP_REASON_INVALID_FIELD, "%s can't be a %s",
+			return naos_kmip_codec_fail(codec, NAOS_E_FORMAT, NAOS_KMIP_REASON_INVALID_FIELD, "%s can't have the type %s",
 						    naos_kmip_tag_text(child.tag, buffer), naos_kmip_type_name(child.type));
 		if (index == schema->count && codec->role == NAOS_KMIP_REQUESTS)
 			return naos_kmip_codec_fail(codec, NAOS_E_FORMAT, NAOS_KMIP_REASON_INVALID_FIELD, "%s does not belong into %s",
@@ -229,15 +235,15 @@ static bool count_fields(struct naos_kmip_codec *codec, const struct naos_kmip_s
 		if (++counts[index] > 1 && !schema->rows[index].many)
 			return invalid_field(codec, "there more than once", child.tag);
 	}
-	for (size_t i = 0; i < schema->count && codec->role == NAOS_KMIP_REQUESTS; i++)
-		if (is_required(codec, &schema->rows[i]) && counts[i] == 0)
+	for (size_t i = 0; i < schema->count; i++)
+		if (is_missed(codec, &schema->rows[i]) && counts[i] == 0)
 			return naos_kmip_codec_fail(codec, NAOS_E_FORMAT, NAOS_KMIP_REASON_MISSING_DATA, "%s is missing in %s",
 						    naos_kmip_tag_text(schema->rows[i].tag, buffer), naos_kmip_tag_text(item->tag, parent));
 	return true;
 }
 
 static bool make_lists(struct naos_kmip_codec *codec, const struct naos_kmip_schema *schema,
-		       const uint32_t counts[static NAOS_KMIP_MAX_ROWS], uint8_t *place)
+		       const uint32_t counts[static NAOS_KMIP_SCHEMA_ROWS], uint8_t *place)
 {
 	for (size_t i = 0; i < schema->count; i++) {
 		const struct naos_kmip_row *row = &schema->rows[i];
@@ -254,7 +260,7 @@ static bool make_lists(struct naos_kmip_codec *codec, const struct naos_kmip_sch
 bool naos_kmip_structure_decode(struct naos_kmip_codec *codec, const struct naos_kmip_schema *schema,
 				const struct naos_kmip_item *item, void *ret)
 {
-	uint32_t counts[NAOS_KMIP_MAX_ROWS] = { 0 };
+	uint32_t counts[NAOS_KMIP_SCHEMA_ROWS] = { 0 };
 	bool wrong_type;
 	if (!count_fields(codec, schema, item, counts) || !make_lists(codec, schema, counts, ret))
 		return false;

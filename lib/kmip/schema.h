@@ -7,7 +7,8 @@
  *
  * Order: fields are written in order and accepted in any.  Versions: a field of another major version is unknown; one of
  * a later minor version is taken and the message marked (any_version), and written only to messages so marked.
- * Requests must have what is required and nothing unknown; in responses of other servers both are forgiven.
+ * Requests must have what is required and nothing unknown; in responses of other servers both are forgiven, except a
+ * missing result status.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_KMIP_SCHEMA_H
 #define NAOS_KMIP_SCHEMA_H
@@ -50,7 +51,7 @@ struct naos_kmip_row {
 	const struct naos_kmip_schema *inner; /* of KIND_STRUCT */
 };
 
-#define NAOS_KMIP_MAX_ROWS 24
+#define NAOS_KMIP_SCHEMA_ROWS 24
 
 struct naos_kmip_schema {
 	size_t bytes; /* of the struct */
@@ -101,7 +102,7 @@ struct naos_kmip_schema {
 #define NAOS_KMIP_SCHEMA_AS(name, type) \
 	const struct naos_kmip_schema naos_kmip_##name##_schema = { .bytes = sizeof(type), .count = NAOS_ARRAY_LENGTH(name##_rows), \
 								    .rows = name##_rows }; \
-	_Static_assert(NAOS_ARRAY_LENGTH(name##_rows) <= NAOS_KMIP_MAX_ROWS, #name " has too many rows")
+	_Static_assert(NAOS_ARRAY_LENGTH(name##_rows) <= NAOS_KMIP_SCHEMA_ROWS, #name " has too many rows")
 
 extern const struct naos_kmip_schema naos_kmip_name_schema, naos_kmip_cryptographic_parameters_schema,
 	naos_kmip_domain_parameters_schema, naos_kmip_digest_schema, naos_kmip_usage_limits_schema,

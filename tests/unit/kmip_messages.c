@@ -59,10 +59,94 @@ static void all_are_written_again_byte_for_byte(void **state)
 	assert_int_equal(typed, 351);
 }
 
+/* Decodes; what is accepted must be writable, and what is written must read back as the same. */
+static bool accepted_and_stable(enum naos_kmip_role role, const uint8_t *data, size_t bytes, struct naos_kmip_arena *arena)
+{
+	struct either message = { .role = 0 }, second = { .role = 0 };
+	struct naos_error err = NAOS_ERROR_INIT;
+	static uint8_t once[8192], twice[8192];
+	struct naos_cursor first_out = naos_cursor_writer(once, sizeof(once)), second_out = naos_cursor_writer(twice, sizeof(twice));
+	naos_kmip_arena_reset(arena);
+	if (either_decode(role, data, bytes, arena, &message, &err) != 0) {
+		assert_true(err.code != 0 && err.message[0] != 0);
+		return false;
+	}
+	/* Without its payload, or without what a response may lack, it can be read but not written. */
+	if (either_encode(&message, &first_out, &err) != 0)
+		return true;
+	assert_ok(either_decode(role, once, first_out.position, arena, &second, &err), &err);
+	assert_ok(either_encode(&second, &second_out, &err), &err);
+	assert_int_equal(first_out.position, second_out.position);
+	assert_memory_equal(once, twice, first_out.position);
+	return true;
+}
+
+static void no_truncated_message_is_read(void **state)
+{
+	naos_autoarena struct naos_kmip_arena *arena = NULL;
+	struct naos_error err = NAOS_ERROR_INIT;
+	assert_ok(naos_kmip_arena_create(NAOS_KMIP_ARENA_BYTES, &arena, &err), &err);
+	for (size_t i = 0; i < captures.count; i++)
+		for (size_t cut = 0; cut < captures.items[i].bytes; cut++) {
+			naos_autofree uint8_t *exact = malloc(cut ? cut : 1); /* so that a read behind the cut is seen */
+			assert_non_null(exact);
+			memcpy(exact, captures.items[i].data, cut);
+			assert_false(accepted_and_stable(captures.items[i].role, exact, cut, arena));
+		}
+}
+
+/* Nor one whose outer length was made to fit the cut. */
+static void no_message_cut_at_an_item_is_read(void **state)
+{
+	naos_autoarena struct naos_kmip_arena *arena = NULL;
+	struct naos_error err = NAOS_ERROR_INIT;
+	assert_ok(naos_kmip_arena_create(NAOS_KMIP_ARENA_BYTES, &arena, &err), &err);
+	for (size_t i = 0; i < captures.count; i++)
+		for (size_t cut = 8; cut < captures.items[i].bytes; cut += 8) {
+			naos_autofree uint8_t *exact = malloc(cut);
+			assert_non_null(exact);
+			memcpy(exact, captures.items[i].data, cut);
+			struct naos_cursor length = naos_cursor_writer(exact, 8);
+			length.position = 4;
+			naos_cursor_put_u32be(&length, (uint32_t)cut - 8);
+			/* The batch count no longer holds. */
+			assert_false(accepted_and_stable(captures.items[i].role, exact, cut, arena));
+		}
+}
+
+static void no_flipped_bit_makes_trouble(void **state)
+{
+	naos_autoarena struct naos_kmip_arena *arena = NULL;
+	struct naos_error err = NAOS_ERROR_INIT;
+	size_t accepted = 0, refused = 0;
+	assert_ok(naos_kmip_arena_create(NAOS_KMIP_ARENA_BYTES, &arena, &err), &err);
+	for (size_t i = 0; i < captures.count; i++) {
+		const struct capture *capture = &captures.items[i];
+		if (strncmp(capture->name, "v14", 3) != 0 && strncmp(capture->name, "v20", 3) != 0)
+			continue;
+		naos_autofree uint8_t *copy = malloc(capture->bytes);
+		assert_non_null(copy);
+		memcpy(copy, capture->data, capture->bytes);
+		for (size_t bit = 0; bit < capture->bytes * 8; bit++) {
+			copy[bit / 8] ^= (uint8_t)(1u << bit % 8);
+			if (accepted_and_stable(capture->role, copy, capture->bytes, arena))
+				accepted++;
+			else
+				refused++;
+			copy[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		}
+	}
+	print_message("%zu flips read, %zu refused\n", accepted, refused);
+	assert_true(accepted > 0 && refused > accepted / 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_are_written_again_byte_for_byte),
+		cmocka_unit_test(no_truncated_message_is_read),
+		cmocka_unit_test(no_message_cut_at_an_item_is_read),
+		cmocka_unit_test(no_flipped_bit_makes_trouble),
 	};
 	return cmocka_run_group_tests(tests, read_captures, free_captures);
 }
