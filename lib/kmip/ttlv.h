@@ -13,10 +13,10 @@
 
 #define NAOS_KMIP_HEADER_BYTES 8 /* tag, type and length */
 /* What a peer controls, and its limits.  A whole message fits one struct naos_secret. */
-#define NAOS_KMIP_MAX_MESSAGE_BYTES ((size_t)1 << 20)
+#define NAOS_KMIP_MAX_MESSAGE_BYTES ((size_t)1 << 20) /* one message, with its first 8 bytes */
 #define NAOS_KMIP_MAX_FIRST_MESSAGE_BYTES ((size_t)64 << 10) /* until the first good request of a connection */
-#define NAOS_KMIP_MAX_DEPTH 32
-#define NAOS_KMIP_MAX_BATCH 1000
+#define NAOS_KMIP_MAX_DEPTH 32   /* structures in structures */
+#define NAOS_KMIP_MAX_BATCH 1000 /* items of one message */
 
 enum naos_kmip_role { NAOS_KMIP_REQUESTS, NAOS_KMIP_RESPONSES };
 

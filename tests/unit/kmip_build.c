@@ -138,7 +138,9 @@ static void decoding_tells_what_is_there(void **state)
 	assert_int_equal(length->value.integer, 256);
 	assert_true(naos_kmip_text_equal(length->name, "Cryptographic Length"));
 	assert_null(naos_kmip_attributes_find(&create->attributes, NAOS_KMIP_TAG_CRYPTOGRAPHIC_LENGTH, 1));
-	assert_true(naos_kmip_text_equal(naos_kmip_attributes_find(&create->attributes, NAOS_KMIP_TAG_NAME, 0)->value.name->value, "mek-v14-17319"));
+	const struct naos_kmip_attribute *name = naos_kmip_attributes_find(&create->attributes, NAOS_KMIP_TAG_NAME, 0);
+	assert_non_null(name);
+	assert_true(naos_kmip_text_equal(name->value.name->value, "mek-v14-17319"));
 
 	/* 2.0 says the same with tags. */
 	request = captured_request("v20-03-Create-AES256.req");
@@ -353,7 +355,8 @@ static void a_required_field_is_missed(void **state)
 	struct naos_cursor out = naos_cursor_writer(buffer, sizeof(buffer));
 	struct naos_error err = NAOS_ERROR_INIT;
 	size_t bytes;
-	struct naos_kmip_request_item item = { .operation = NAOS_KMIP_OPERATION_RNG_RETRIEVE, .payload.rng_retrieve.bytes = naos_kmip_integer(8) };
+	struct naos_kmip_request_item item = { .operation = NAOS_KMIP_OPERATION_RNG_RETRIEVE,
+					       .payload.rng_retrieve.bytes = naos_kmip_integer(8) };
 	struct naos_kmip_request request = { .version = NAOS_KMIP_1_4, .batch = { &item, 1 } };
 	assert_ok(naos_kmip_request_encode(&request, &out, &err), &err);
 	/* The data length is last: cut it off, and shorten message, item and payload. */
@@ -417,7 +420,8 @@ static void custom_attributes_are_kept_with_any_value(void **state)
 		  .value = { .type = NAOS_KMIP_TYPE_TEXT, .text = naos_kmip_text("vSphere") } },
 		{ .name = naos_kmip_text("y-Number"), .value = { .type = NAOS_KMIP_TYPE_LONG_INTEGER, .long_integer = -5 } },
 		{ .name = naos_kmip_text("x-Wait"), .value = { .type = NAOS_KMIP_TYPE_INTERVAL, .seconds = 7 } },
-		{ .name = naos_kmip_text("x-Big"), .value = { .type = NAOS_KMIP_TYPE_BIG_INTEGER, .bytes = naos_kmip_bytes("\1\2\3\4\5\6\7\10", 8) } },
+		{ .name = naos_kmip_text("x-Big"),
+		  .value = { .type = NAOS_KMIP_TYPE_BIG_INTEGER, .bytes = naos_kmip_bytes("\1\2\3\4\5\6\7\10", 8) } },
 		{ .name = naos_kmip_text("Unheard Of"), .value = { .type = NAOS_KMIP_TYPE_BYTES, .bytes = naos_kmip_bytes("abc", 3) } },
 		{ .name = naos_kmip_text("Key Format Type"), .value = { .type = NAOS_KMIP_TYPE_ENUMERATION, .enumeration = 1 } },
 	};
@@ -457,8 +461,8 @@ static void a_decoded_message_has_limited_memory(void **state)
 	assert_ok(naos_kmip_arena_create(NAOS_KMIP_MAX_BATCH * sizeof(items[0]) - 1, &small, &err), &err);
 	assert_code(naos_kmip_request_decode(buffer, bytes, small, &decoded, &err), NAOS_E_LIMIT);
 	naos_kmip_arena_reset(small);
-	bytes = captures_find(&captures, "v14-09-Decrypt-GCM-badtag-error.req")->bytes;
-	assert_ok(naos_kmip_request_decode(captures_find(&captures, "v14-09-Decrypt-GCM-badtag-error.req")->data, bytes, small, &decoded, &err), &err);
+	const struct capture *capture = captures_find(&captures, "v14-09-Decrypt-GCM-badtag-error.req");
+	assert_ok(naos_kmip_request_decode(capture->data, capture->bytes, small, &decoded, &err), &err);
 	request.batch.count++;
 	assert_code(request_code(&request, &err), NAOS_E_LIMIT);
 }

@@ -55,7 +55,8 @@ static void a_message_too_long_is_refused_as_soon_as_that_is_certain(void **stat
 	assert_code(frame(two_gib, 5, 1 << 20, &bytes), NAOS_E_LIMIT);
 	assert_code(frame(all_ones, sizeof(all_ones), 1 << 20, &bytes), NAOS_E_LIMIT);
 	/* The limit itself, with and without one item more; the limit for the first message. */
-	const uint8_t longest[] = { 0x42, 0x00, 0x78, 0x01, 0x00, 0x0f, 0xff, 0xf8 }, longer[] = { 0x42, 0x00, 0x78, 0x01, 0x00, 0x10, 0x00, 0x00 };
+	const uint8_t longest[] = { 0x42, 0x00, 0x78, 0x01, 0x00, 0x0f, 0xff, 0xf8 };
+	const uint8_t longer[] = { 0x42, 0x00, 0x78, 0x01, 0x00, 0x10, 0x00, 0x00 };
 	assert_code(frame(longest, 8, NAOS_KMIP_MAX_MESSAGE_BYTES, &bytes), 0);
 	assert_int_equal(bytes, NAOS_KMIP_MAX_MESSAGE_BYTES);
 	assert_code(frame(longer, 8, NAOS_KMIP_MAX_MESSAGE_BYTES, &bytes), NAOS_E_LIMIT);
@@ -112,8 +113,8 @@ static void each_type_has_its_length_and_padding(void **state)
 static void text_is_utf8_without_nul(void **state)
 {
 	static const char *const good[] = { "", "abc", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x94\x91", "\xf4\x8f\xbf\xbf", "\xee\x80\x80" };
-	static const char *const bad[] = { "\x80", "\xc3", "\xc0\xaf", "\xc1\xbf", "\xe0\x80\xaf", "\xe2\x82", "\xed\xa0\x80", "\xf0\x80\x80\xaf",
-					   "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xff", "a\xe2\x28\xa1" };
+	static const char *const bad[] = { "\x80", "\xc3", "\xc0\xaf", "\xc1\xbf", "\xe0\x80\xaf", "\xe2\x82", "\xed\xa0\x80",
+					   "\xf0\x80\x80\xaf", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xff", "a\xe2\x28\xa1" };
 	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(good); i++)
 		assert_true(naos_kmip_text_valid(good[i], strlen(good[i])));
 	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(bad); i++)
