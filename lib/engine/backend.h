@@ -53,7 +53,7 @@ struct naos_engine_backend {
 };
 
 #ifdef NAOS_HAVE_IPSEC_MB
-#define NAOS_IPSEC_MB_PATHS 5
+#define NAOS_IPSEC_MB_PATHS 4
 extern const struct naos_engine_backend naos_engine_ipsec_mb[NAOS_IPSEC_MB_PATHS]; /* fastest first */
 #endif
 #define NAOS_OPENSSL_FLAVOURS 2

@@ -3,6 +3,7 @@
  * The manager object is only asked for the functions of one code path and then freed.  A prepared key is the library's
  * struct gcm_key_data (key schedule and powers of H), which nothing writes after gcm*_pre.
  * The functions return nothing and do nothing on a bad argument: engine.c has checked them all.
+ * The paths are those that every version from 1.3 on has.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <intel-ipsec-mb.h>
 #include <openssl/crypto.h>
@@ -29,12 +30,11 @@ struct path {
 };
 
 static struct functions vaes[NAOS_AES_256_GCM + 1], avx512[NAOS_AES_256_GCM + 1], avx2[NAOS_AES_256_GCM + 1],
-	avx[NAOS_AES_256_GCM + 1], sse[NAOS_AES_256_GCM + 1];
+	sse[NAOS_AES_256_GCM + 1];
 static const struct path paths[NAOS_IPSEC_MB_PATHS] = {
 	{ init_mb_mgr_avx512, 0, IMB_CPUFLAGS_AVX512_T2, vaes },
 	{ init_mb_mgr_avx512, IMB_FLAG_GFNI_OFF, IMB_CPUFLAGS_AVX512, avx512 },
 	{ init_mb_mgr_avx2, 0, IMB_CPUFLAGS_AVX2, avx2 },
-	{ init_mb_mgr_avx, 0, IMB_CPUFLAGS_AVX, avx },
 	{ init_mb_mgr_sse, 0, IMB_CPUFLAGS_SSE, sse },
 };
 
@@ -154,9 +154,6 @@ static void stream_release(struct naos_gcm_stream *stream)
 {
 }
 
-/* The assembly reads and writes 64 bytes at a time: whole cache lines of the key. */
-_Static_assert(sizeof(struct gcm_key_data) <= 1024, "a prepared key and its mark take more than expected");
-
 #define ROW(index, path_name) \
 	{ .name = "ipsec-mb " path_name, .family = "ipsec-mb", .code = &paths[index], \
 	  .prepared_bytes = sizeof(struct gcm_key_data), .stream_bytes = sizeof(struct gcm_context_data), \
@@ -165,5 +162,5 @@ _Static_assert(sizeof(struct gcm_key_data) <= 1024, "a prepared key and its mark
 	  .stream_release = stream_release }
 
 const struct naos_engine_backend naos_engine_ipsec_mb[NAOS_IPSEC_MB_PATHS] = {
-	ROW(0, "avx512-vaes"), ROW(1, "avx512"), ROW(2, "avx2"), ROW(3, "avx"), ROW(4, "sse"),
+	ROW(0, "avx512-vaes"), ROW(1, "avx512"), ROW(2, "avx2"), ROW(3, "sse"),
 };

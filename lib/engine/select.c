@@ -10,7 +10,6 @@
 static const struct naos_engine_backend *const table[] = {
 #ifdef NAOS_HAVE_IPSEC_MB
 	&naos_engine_ipsec_mb[0], &naos_engine_ipsec_mb[1], &naos_engine_ipsec_mb[2], &naos_engine_ipsec_mb[3],
-	&naos_engine_ipsec_mb[4],
 #endif
 	&naos_engine_openssl[0], &naos_engine_openssl[1],
 };

@@ -69,6 +69,19 @@ static int seal_with_wrong_data(const struct naos_gcm_key *key, const struct nao
 	return rc;
 }
 
+/* Wrong in the same way as seal_with_wrong_tag, so that it opens what that sealed. */
+static int open_with_wrong_tag(const struct naos_gcm_key *key, struct naos_gcm_message *messages, size_t count, struct naos_error *e)
+{
+	struct naos_gcm_message copy = *messages;
+	uint8_t tag[16];
+	memcpy(tag, messages->tag, 16);
+	tag[15] ^= messages->bytes > 4096;
+	copy.tag = tag;
+	int rc = right->open(key, &copy, count, e);
+	messages->result = copy.result;
+	return rc;
+}
+
 static int open_all(const struct naos_gcm_key *key, struct naos_gcm_message *messages, size_t count, struct naos_error *e)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -100,12 +113,14 @@ static void a_wrong_back_end_is_refused(void **state)
 {
 	for (size_t i = 0; i < row_count; i++) {
 		right = rows[i];
-		struct naos_engine_backend wrong[5] = { *right, *right, *right, *right, *right }, same = *right;
+		struct naos_engine_backend wrong[6] = { *right, *right, *right, *right, *right, *right }, same = *right;
 		wrong[0].seal = seal_with_wrong_tag;
 		wrong[1].seal = seal_with_wrong_data;
 		wrong[2].open = open_all;
 		wrong[3].stream_update = update_wrongly;
 		wrong[4].stream_finish = match_always;
+		wrong[5].seal = seal_with_wrong_tag;
+		wrong[5].open = open_with_wrong_tag;
 		assert_ok(naos_engine_selftest(&same, &err), &err);
 		for (size_t w = 0; w < NAOS_ARRAY_LENGTH(wrong); w++) {
 			assert_code(naos_engine_selftest(&wrong[w], &err), NAOS_E_SELFTEST);
@@ -200,6 +215,32 @@ static void threads_share_a_key(void **state)
 	}
 }
 
+/* All at once, then finished one after the other: OpenSSL's back end keeps some contexts and must free the rest. */
+static void many_streams_share_a_key(void **state)
+{
+	for (size_t i = 0; i < row_count; i++) {
+		struct naos_gcm_key *key = make_key(rows[i], NAOS_AES_256_GCM, raw);
+		struct naos_gcm_stream *streams[3 * THREADS];
+		uint8_t data[40] = { 0 }, tag[16], expected[16];
+		struct naos_gcm_message m = { nonce, NULL, 0, data, data, 40, expected, 0 };
+		for (int round = 0; round < 2; round++) {
+			for (size_t s = 0; s < NAOS_ARRAY_LENGTH(streams); s++)
+				assert_ok(naos_gcm_stream_create(key, true, nonce, NULL, 0, &streams[s], &err), &err);
+			for (size_t s = 0; s < NAOS_ARRAY_LENGTH(streams); s++) {
+				memset(data, 0, sizeof(data));
+				assert_ok(naos_gcm_stream_update(streams[s], data, data, 40, &err), &err);
+				assert_ok(naos_gcm_stream_finish(streams[s], tag, &err), &err);
+				memset(data, 0, sizeof(data));
+				assert_ok(naos_gcm_seal(key, &m, &err), &err);
+				assert_memory_equal(tag, expected, 16);
+			}
+			for (size_t s = 0; s < NAOS_ARRAY_LENGTH(streams); s++)
+				naos_gcm_stream_free(streams[s]);
+		}
+		naos_gcm_key_free(key);
+	}
+}
+
 /* In a child the key schedule is zero; sealing under it would look right and protect nothing. */
 static void a_forked_child_can_not_use_the_key(void **state)
 {
@@ -242,6 +283,7 @@ int main(void)
 		cmocka_unit_test(names_choose), cmocka_unit_test(fips_is_used_or_refused_never_ignored),
 		cmocka_unit_test(a_wrong_back_end_is_refused), cmocka_unit_test(wrong_keys_are_refused),
 		cmocka_unit_test(keys_leave_no_secret_memory_behind), cmocka_unit_test(threads_share_a_key),
+		cmocka_unit_test(many_streams_share_a_key),
 		cmocka_unit_test(a_forked_child_can_not_use_the_key),
 	};
 	return cmocka_run_group_tests_name("engine select", tests, start_rows, NULL);
