@@ -122,7 +122,7 @@ static int check_start(const uint8_t *nonce, const uint8_t *associated, size_t a
 {
 	if (!nonce || (!associated && associated_bytes))
 		return naos_error_set(err, NAOS_E_USAGE, "a message without a nonce, or with a length but no associated data");
-	if (associated_bytes > UINT32_MAX)
+	if (associated_bytes > NAOS_GCM_MAX_ASSOCIATED_BYTES)
 		return naos_error_set(err, NAOS_E_LIMIT, "%zu bytes of associated data are more than 2^32 - 1", associated_bytes);
 	return 0;
 }

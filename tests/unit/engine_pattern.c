@@ -227,11 +227,23 @@ static void the_longest_message(void **state)
 	assert_int_equal(munmap(area, (size_t)1 << 36) | munmap(window, WINDOW) | close(fd), 0);
 }
 
+/* 2^32 - 1 bytes of zeros, which take no memory. */
+static void the_longest_associated_data(void **state)
+{
+	uint8_t *zeros = memory(NAOS_GCM_MAX_ASSOCIATED_BYTES), tags[MAX_ROWS][16];
+	for (size_t r = 0; r < row_count; r++) {
+		struct naos_gcm_message m = { nonce, zeros, NAOS_GCM_MAX_ASSOCIATED_BYTES, NULL, NULL, 0, tags[r], 0 };
+		assert_ok(naos_gcm_seal(keys[r][NAOS_AES_256_GCM], &m, &err), &err);
+		assert_memory_equal(tags[r], tags[0], 16);
+	}
+	assert_int_equal(munmap(zeros, NAOS_GCM_MAX_ASSOCIATED_BYTES), 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(known_answers_to_16_mib) };
 	const struct CMUnitTest slow[] = { cmocka_unit_test(known_answers_to_4_gib), cmocka_unit_test(one_message_beyond_4_gib),
-					   cmocka_unit_test(the_longest_message) };
+					   cmocka_unit_test(the_longest_message), cmocka_unit_test(the_longest_associated_data) };
 	return argc > 1 && strcmp(argv[1], "--slow") == 0 ? cmocka_run_group_tests_name("engine pattern slow", slow, start, stop) :
 							    cmocka_run_group_tests_name("engine pattern", tests, start, stop);
 }
