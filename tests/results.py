@@ -43,7 +43,8 @@ def main(skips, *logs):
     for log in map(pathlib.Path, logs):
         tests = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         if not tests:
-            problems.append(f"{log.parent.parent.name}: no test ran")
+            problems.append(f"{log.parent.parent.name}: not built, or no test ran")
+            failed += 1
         for test in tests:
             where = f"{log.parent.parent.name}: {test['name'].split(' / ')[-1]}"
             bad = []

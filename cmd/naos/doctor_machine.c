@@ -22,7 +22,7 @@
 #define PAGE_BYTES 4096
 
 /* A small file of proc or sys as text without its final newline; NULL if it can't be read.  The caller frees it. */
-static char *read_text(const struct naos_examination *examination, const char *format, ...)
+static naos_printf(2, 3) char *read_text(const struct naos_examination *examination, const char *format, ...)
 {
 	naos_autofree char *rest = NULL, *path = NULL;
 	uint8_t *text;

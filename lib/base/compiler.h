@@ -11,7 +11,7 @@
 #define naos_must_check __attribute__((warn_unused_result))
 #define naos_printf(format_arg, first_arg) __attribute__((format(printf, format_arg, first_arg)))
 #define naos_unused __attribute__((unused))
-#define naos_cleanup(function) __attribute__((cleanup(function)))
+#define naos_cleanup(function) __attribute__((cleanup(function), unused)) /* some exist for their cleanup only */
 #define NAOS_ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Destructors take NULL and keep errno. */
