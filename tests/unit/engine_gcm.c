@@ -268,7 +268,7 @@ static void streams_keep_their_rules(void **state)
 		assert_code(naos_gcm_stream_update(stream, buffer, buffer, 1, &err), NAOS_E_USAGE);
 		naos_gcm_stream_free(stream);
 		for (size_t bit = 0; bit <= 128; bit++) { /* the last time the tag is right */
-			uint8_t copy[64], flip = bit < 128 ? (uint8_t)(1 << bit % 8) : 0;
+			uint8_t copy[64], flip = (uint8_t)(bit < 128 ? 1 << bit % 8 : 0);
 			assert_ok(naos_gcm_stream_create(key, false, nonce, raw, 5, &stream, &err), &err);
 			assert_ok(naos_gcm_stream_update(stream, buffer, copy, 64, &err), &err);
 			tag[bit % 128 / 8] ^= flip;
