@@ -130,7 +130,7 @@ const struct naos_command naos_command_audit_verify = {
 struct filter {
 	const char *actor, *action, *object, *decision; /* fnmatch(3) patterns */
 	const char *since, *until;                      /* beginnings of a time as records have it */
-	bool json;
+	bool json, unverified;
 };
 
 /* "2026-11-30", "2026-11-30T17:38", … : the beginning of a time of records. */
@@ -181,6 +181,10 @@ static int show_record(void *context, uint64_t sequence, const char *line, size_
 	json_t *record;
 	(void)snprintf(what, sizeof(what), "record %" PRIu64, sequence);
 	int rc = naos_record_parse(line, bytes, what, &record, err);
+	if (rc == NAOS_E_FORMAT && filter->unverified) {
+		naos_log(NAOS_LOG_WARNING, "%s", err->message);
+		return 0;
+	}
 	if (rc != 0)
 		return rc;
 	if (matches(filter, record)) {
@@ -199,6 +203,7 @@ static int run_show(struct naos_invocation *invocation, struct naos_error *err)
 		.actor = naos_option_value(invocation, "actor"), .action = naos_option_value(invocation, "action"),
 		.object = naos_option_value(invocation, "object"), .decision = naos_option_value(invocation, "decision"),
 		.since = naos_option_value(invocation, "since"), .until = naos_option_value(invocation, "until"), .json = invocation->json,
+		.unverified = naos_option_given(invocation, "unverified"),
 	};
 	const struct naos_audit_check check = { .key_path = naos_option_value(invocation, "key") };
 	struct naos_audit_report report;
@@ -211,9 +216,9 @@ static int run_show(struct naos_invocation *invocation, struct naos_error *err)
 	if (rc != 0)
 		return rc;
 	rc = naos_audit_verify(dir, &check, &report, err);
-	if (rc == NAOS_E_INTEGRITY && naos_option_given(invocation, "unverified")) {
+	if (rc == NAOS_E_INTEGRITY && filter.unverified) {
 		naos_log(NAOS_LOG_WARNING, "what follows can't be trusted: %s", err->message);
-		report.size = UINT64_MAX;
+		report.size = NAOS_AUDIT_ALL;
 		rc = 0;
 	}
 	return rc == 0 ? naos_audit_each(dir, report.size, show_record, &filter, err) : rc;

@@ -72,7 +72,9 @@ int naos_audit_verify(const char *dir, const struct naos_audit_check *check, str
 	naos_must_check;
 
 /* Calls visit for each of the first `size` records, in order; `line` is its JSON text, valid during the call.  An answer other
- * than 0 ends the reading and is returned.  It checks nothing: call naos_audit_verify first and give its size. */
+ * than 0 ends the reading and is returned.  It checks nothing: call naos_audit_verify first and give its size, or give
+ * NAOS_AUDIT_ALL to see what lies there, line by line, up to the first bundle that is missing. */
+#define NAOS_AUDIT_ALL UINT64_MAX
 typedef int (*naos_audit_visit)(void *context, uint64_t sequence, const char *line, size_t bytes, struct naos_error *err);
 int naos_audit_each(const char *dir, uint64_t size, naos_audit_visit visit, void *context, struct naos_error *err) naos_must_check;
 

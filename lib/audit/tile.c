@@ -105,6 +105,18 @@ int naos_tile_write(int dir_fd, unsigned level, uint64_t number, unsigned first,
 	return rc;
 }
 
+void naos_bundle_split(struct naos_bundle *bundle)
+{
+	size_t at = 0;
+	for (bundle->count = 0; bundle->count < NAOS_TILE_HASHES; bundle->count++) {
+		const char *stop = memchr(bundle->data + at, '\n', bundle->bytes - at);
+		if (!stop)
+			return;
+		at = (size_t)(stop - bundle->data) + 1;
+		bundle->ends[bundle->count] = at;
+	}
+}
+
 int naos_bundle_read(int dir_fd, uint64_t number, struct naos_bundle *ret, struct naos_error *err)
 {
 	char path[NAOS_TILE_PATH_BYTES];
@@ -124,13 +136,7 @@ int naos_bundle_read(int dir_fd, uint64_t number, struct naos_bundle *ret, struc
 	int rc = fd >= 0 ? naos_io_pread(fd, bundle.data, room, 0, &bundle.bytes, path, err) : 0;
 	if (rc != 0)
 		return rc;
-	for (size_t at = 0; bundle.count < NAOS_TILE_HASHES;) {
-		const char *stop = memchr(bundle.data + at, '\n', bundle.bytes - at);
-		if (!stop)
-			break;
-		at = (size_t)(stop - bundle.data) + 1;
-		bundle.ends[bundle.count++] = at;
-	}
+	naos_bundle_split(&bundle);
 	*ret = bundle;
 	bundle.data = NULL;
 	return 0;

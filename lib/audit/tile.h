@@ -42,6 +42,8 @@ struct naos_bundle {
 };
 /* A missing file is an empty bundle. */
 int naos_bundle_read(int dir_fd, uint64_t number, struct naos_bundle *ret, struct naos_error *err) naos_must_check;
+/* Finds the lines of data; naos_bundle_read has done so. */
+void naos_bundle_split(struct naos_bundle *bundle);
 /* A line without its newline; borrowed from the bundle. */
 const char *naos_bundle_line(const struct naos_bundle *bundle, unsigned place, size_t *ret_bytes);
 

@@ -305,12 +305,14 @@ int naos_audit_verify(const char *dir, const struct naos_audit_check *check, str
 
 int naos_audit_each(const char *dir, uint64_t size, naos_audit_visit visit, void *context, struct naos_error *err)
 {
-	naos_autoclose int dir_fd = -1;
-	int rc = naos_audit_directory_open(dir, &dir_fd, err);
-	for (uint64_t number = 0; rc == 0 && number * NAOS_TILE_HASHES < size; number++) {
+	naos_autoclose int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int rc = dir_fd < 0 ? naos_error_set_errno(err, errno, "cannot open the audit log %s", dir) : 0;
+	bool more = true;
+	for (uint64_t number = 0; rc == 0 && more && number * NAOS_TILE_HASHES < size; number++) {
 		naos_autobundle struct naos_bundle bundle = { .data = NULL };
 		unsigned width = naos_tile_width(0, number, size);
 		rc = naos_bundle_read(dir_fd, number, &bundle, err);
+		more = bundle.bytes > 0 || size != NAOS_AUDIT_ALL;
 		for (unsigned place = 0; rc == 0 && place < width && place < bundle.count; place++) {
 			size_t bytes;
 			const char *line = naos_bundle_line(&bundle, place, &bytes);
