@@ -8,7 +8,7 @@
 
 #include "base/errors.h"
 
-/* What the largest message that obeys the limits of ttlv.h can need: eight times its length. */
+/* Of one message: eight times the longest.  Only a message made to use memory (a megabyte of empty texts) needs more. */
 #define NAOS_KMIP_ARENA_BYTES ((size_t)8 << 20)
 
 struct naos_kmip_arena;

@@ -20,10 +20,11 @@
 static const struct row {
 	struct naos_kmip_attribute_info info;
 	const struct naos_kmip_schema *schema;
+	size_t name_bytes;
 } rows[] = {
 #define X(tag_, name_, type_, schema_, multiple_, since_, until_) \
 	{ { .tag = NAOS_KMIP_TAG_##tag_, .name = (name_), .type = NAOS_KMIP_TYPE_##type_, .multiple = (multiple_), .since = (since_), \
-	    .until = (until_) }, schema_##_schema_address },
+	    .until = (until_) }, schema_##_schema_address, sizeof(name_) - 1 },
 #include "kmip/attributes.def"
 #undef X
 };
@@ -39,7 +40,7 @@ static const struct row *find_tag(uint32_t tag)
 static const struct row *find_name(struct naos_kmip_text name)
 {
 	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(rows); i++)
-		if (naos_kmip_text_equal(name, rows[i].info.name))
+		if (name.bytes == rows[i].name_bytes && memcmp(name.data, rows[i].info.name, name.bytes) == 0)
 			return &rows[i];
 	return NULL;
 }
