@@ -72,7 +72,8 @@ bool naos_kmip_attribute_is_custom(struct naos_kmip_text name)
 	return name.bytes > 2 && (name.data[0] == 'x' || name.data[0] == 'y') && name.data[1] == '-';
 }
 
-const struct naos_kmip_attribute *naos_kmip_attributes_find(const struct naos_kmip_attributes *attributes, uint32_t tag, size_t nth)
+const struct naos_kmip_attribute *naos_kmip_attributes_find(const struct naos_kmip_attributes *attributes, uint32_t tag,
+							    size_t nth)
 {
 	for (size_t i = 0; i < attributes->count; i++)
 		if (attributes->items[i].tag == tag && nth-- == 0)
@@ -83,7 +84,8 @@ const struct naos_kmip_attribute *naos_kmip_attributes_find(const struct naos_km
 static bool fail(struct naos_kmip_codec *codec, const char *what, uint32_t tag)
 {
 	char buffer[16];
-	return naos_kmip_codec_fail(codec, NAOS_E_FORMAT, NAOS_KMIP_REASON_INVALID_FIELD, "%s: %s", naos_kmip_tag_text(tag, buffer), what);
+	return naos_kmip_codec_fail(codec, NAOS_E_FORMAT, NAOS_KMIP_REASON_INVALID_FIELD, "%s: %s",
+				    naos_kmip_tag_text(tag, buffer), what);
 }
 
 /* row NULL: a custom attribute, of any type; its structure stays as it is. */
@@ -132,7 +134,8 @@ static bool encode_value(struct naos_kmip_codec *codec, const struct row *row, u
 			 struct naos_cursor *out)
 {
 	if (row && row->info.type != value->type)
-		return naos_kmip_codec_fail(codec, NAOS_E_USAGE, NAOS_KMIP_REASON_GENERAL_FAILURE, "%s: wrong type of value", row->info.name);
+		return naos_kmip_codec_fail(codec, NAOS_E_USAGE, NAOS_KMIP_REASON_GENERAL_FAILURE, "%s: wrong type of value",
+					    row->info.name);
 	switch ((enum naos_kmip_type)value->type) {
 	case NAOS_KMIP_TYPE_INTEGER:
 		naos_kmip_put_integer(out, tag, value->integer);
@@ -166,7 +169,8 @@ static bool encode_value(struct naos_kmip_codec *codec, const struct row *row, u
 		naos_kmip_put_raw(out, tag, (struct naos_kmip_raw){ .type = value->type, .value = value->bytes });
 		return true;
 	}
-	return naos_kmip_codec_fail(codec, NAOS_E_USAGE, NAOS_KMIP_REASON_GENERAL_FAILURE, "an attribute has a value of an unknown type");
+	return naos_kmip_codec_fail(codec, NAOS_E_USAGE, NAOS_KMIP_REASON_GENERAL_FAILURE,
+				    "an attribute has a value of an unknown type");
 }
 
 /* The parts of an Attribute: 1.x name, index, value; in 2.x the same structure with a vendor is a custom attribute. */

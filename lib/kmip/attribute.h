@@ -164,7 +164,8 @@ bool naos_kmip_attribute_in_version(const struct naos_kmip_attribute_info *info,
 bool naos_kmip_attribute_is_custom(struct naos_kmip_text name);
 
 /* The nth (from 0) with this tag, NULL if there is none. */
-const struct naos_kmip_attribute *naos_kmip_attributes_find(const struct naos_kmip_attributes *attributes, uint32_t tag, size_t nth);
+const struct naos_kmip_attribute *naos_kmip_attributes_find(const struct naos_kmip_attributes *attributes, uint32_t tag,
+							    size_t nth);
 
 /* An attribute to send; text is borrowed. */
 static inline struct naos_kmip_attribute naos_kmip_attribute_enum(enum naos_kmip_tag tag, uint32_t value)

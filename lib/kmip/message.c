@@ -123,11 +123,13 @@ static const struct role {
 	size_t batch_count_offset, version_offset, item_bytes;
 	size_t head_rows; /* of an item, before its payload */
 } roles[] = {
-	[NAOS_KMIP_REQUESTS] = { "request", NAOS_KMIP_TAG_REQUEST_MESSAGE, NAOS_KMIP_TAG_REQUEST_HEADER, NAOS_KMIP_TAG_REQUEST_PAYLOAD,
+	[NAOS_KMIP_REQUESTS] = { "request", NAOS_KMIP_TAG_REQUEST_MESSAGE, NAOS_KMIP_TAG_REQUEST_HEADER,
+				 NAOS_KMIP_TAG_REQUEST_PAYLOAD,
 				 &naos_kmip_request_header_schema, &naos_kmip_request_item_schema,
 				 offsetof(struct request_header, batch_count), offsetof(struct request_header, request.version),
 				 sizeof(struct naos_kmip_request_item), 3 },
-	[NAOS_KMIP_RESPONSES] = { "response", NAOS_KMIP_TAG_RESPONSE_MESSAGE, NAOS_KMIP_TAG_RESPONSE_HEADER, NAOS_KMIP_TAG_RESPONSE_PAYLOAD,
+	[NAOS_KMIP_RESPONSES] = { "response", NAOS_KMIP_TAG_RESPONSE_MESSAGE, NAOS_KMIP_TAG_RESPONSE_HEADER,
+				  NAOS_KMIP_TAG_RESPONSE_PAYLOAD,
 				  &naos_kmip_response_header_schema, &naos_kmip_response_item_schema,
 				  offsetof(struct response_header, batch_count), offsetof(struct response_header, response.version),
 				  sizeof(struct naos_kmip_response_item), 6 },
@@ -142,8 +144,8 @@ static uint32_t peek_version(const struct naos_kmip_item *header)
 	struct naos_kmip_item item, major, minor;
 	while (naos_cursor_left(&in) > 0 && naos_kmip_get(&in, &item)) {
 		struct naos_cursor inside = naos_cursor_reader(item.value, item.bytes);
-		if (item.tag == NAOS_KMIP_TAG_PROTOCOL_VERSION && item.type == NAOS_KMIP_TYPE_STRUCTURE && naos_kmip_get(&inside, &major) &&
-		    naos_kmip_get(&inside, &minor))
+		if (item.tag == NAOS_KMIP_TAG_PROTOCOL_VERSION && item.type == NAOS_KMIP_TYPE_STRUCTURE &&
+		    naos_kmip_get(&inside, &major) && naos_kmip_get(&inside, &minor))
 			return NAOS_KMIP_VERSION(naos_kmip_item_number(&major) & 0xff, naos_kmip_item_number(&minor) & 0xff);
 	}
 	return 0;
@@ -318,7 +320,8 @@ static bool encode_payload(struct naos_kmip_codec *codec, uint32_t operation, co
 	const struct naos_kmip_schema *schema = naos_kmip_payload_schema(codec->role, operation);
 	char buffer[16];
 	if (!schema)
-		return naos_kmip_codec_fail(codec, NAOS_E_USAGE, NAOS_KMIP_REASON_GENERAL_FAILURE, "operation %u can't be written", operation);
+		return naos_kmip_codec_fail(codec, NAOS_E_USAGE, NAOS_KMIP_REASON_GENERAL_FAILURE, "operation %u can't be written",
+					    operation);
 	if (naos_kmip_operation_since(operation) > codec->version && !codec->any_version)
 		return naos_kmip_codec_fail(codec, NAOS_E_UNSUPPORTED, NAOS_KMIP_REASON_GENERAL_FAILURE, "KMIP %u.%u does not have %s",
 					    codec->version >> 8, codec->version & 0xff,
@@ -327,7 +330,8 @@ static bool encode_payload(struct naos_kmip_codec *codec, uint32_t operation, co
 }
 
 /* payload NULL: none, or the raw one. */
-static bool encode_item(struct naos_kmip_codec *codec, const void *item, uint32_t operation, const void *payload, struct naos_cursor *out)
+static bool encode_item(struct naos_kmip_codec *codec, const void *item, uint32_t operation, const void *payload,
+			struct naos_cursor *out)
 {
 	const struct role *role = &roles[codec->role];
 	const struct naos_kmip_schema head = { .bytes = role->item_bytes, .count = role->head_rows, .rows = role->item_schema->rows };
@@ -346,7 +350,8 @@ static bool encode_item(struct naos_kmip_codec *codec, const void *item, uint32_
 static bool encode_batch(struct naos_kmip_codec *codec, const void *items, size_t count, struct naos_cursor *out)
 {
 	if (count > NAOS_KMIP_MAX_BATCH)
-		return naos_kmip_codec_fail(codec, NAOS_E_LIMIT, NAOS_KMIP_REASON_GENERAL_FAILURE, "more than %d batch items", NAOS_KMIP_MAX_BATCH);
+		return naos_kmip_codec_fail(codec, NAOS_E_LIMIT, NAOS_KMIP_REASON_GENERAL_FAILURE, "more than %d batch items",
+					    NAOS_KMIP_MAX_BATCH);
 	for (size_t i = 0; i < count; i++) {
 		const struct naos_kmip_request_item *request = (const struct naos_kmip_request_item *)items + i;
 		const struct naos_kmip_response_item *response = (const struct naos_kmip_response_item *)items + i;
@@ -364,7 +369,8 @@ static int encode(struct naos_kmip_codec *codec, const void *header, const void 
 {
 	const struct role *role = &roles[codec->role];
 	size_t mark = naos_kmip_open(out, role->message);
-	bool done = naos_kmip_structure_encode(codec, role->header_schema, role->header, header, out) && encode_batch(codec, items, count, out);
+	bool done = naos_kmip_structure_encode(codec, role->header_schema, role->header, header, out) &&
+		    encode_batch(codec, items, count, out);
 	naos_kmip_close(out, mark);
 	if (done && naos_cursor_ok(out))
 		return 0;
@@ -376,14 +382,16 @@ static int encode(struct naos_kmip_codec *codec, const void *header, const void 
 
 int naos_kmip_request_encode(const struct naos_kmip_request *request, struct naos_cursor *out, struct naos_error *err)
 {
-	struct naos_kmip_codec codec = { .role = NAOS_KMIP_REQUESTS, .version = request->version, .any_version = request->any_version };
+	struct naos_kmip_codec codec = { .role = NAOS_KMIP_REQUESTS, .version = request->version,
+					 .any_version = request->any_version };
 	struct request_header header = { .request = *request, .batch_count = naos_kmip_integer((int32_t)request->batch.count) };
 	return encode(&codec, &header, request->batch.items, request->batch.count, out, err);
 }
 
 int naos_kmip_response_encode(const struct naos_kmip_response *response, struct naos_cursor *out, struct naos_error *err)
 {
-	struct naos_kmip_codec codec = { .role = NAOS_KMIP_RESPONSES, .version = response->version, .any_version = response->any_version };
+	struct naos_kmip_codec codec = { .role = NAOS_KMIP_RESPONSES, .version = response->version,
+					 .any_version = response->any_version };
 	struct response_header header = { .response = *response, .batch_count = naos_kmip_integer((int32_t)response->batch.count) };
 	return encode(&codec, &header, response->batch.items, response->batch.count, out, err);
 }
@@ -411,12 +419,14 @@ static int write_secret(const struct naos_kmip_request *request, const struct na
 	}
 }
 
-int naos_kmip_request_write(const struct naos_kmip_request *request, size_t max_bytes, struct naos_secret **ret, struct naos_error *err)
+int naos_kmip_request_write(const struct naos_kmip_request *request, size_t max_bytes, struct naos_secret **ret,
+			    struct naos_error *err)
 {
 	return write_secret(request, NULL, max_bytes, ret, err);
 }
 
-int naos_kmip_response_write(const struct naos_kmip_response *response, size_t max_bytes, struct naos_secret **ret, struct naos_error *err)
+int naos_kmip_response_write(const struct naos_kmip_response *response, size_t max_bytes, struct naos_secret **ret,
+			     struct naos_error *err)
 {
 	return write_secret(NULL, response, max_bytes, ret, err);
 }

@@ -109,8 +109,10 @@ int naos_kmip_response_decode(const void *message, size_t bytes, struct naos_kmi
  * cursor has failed.  The batch count follows from the batch.
  * Errors: NAOS_E_LIMIT (does not fit), NAOS_E_UNSUPPORTED (a field that the version does not have), NAOS_E_USAGE (a
  * required field is missing, text is not UTF-8, a wrong type of value). */
-int naos_kmip_request_encode(const struct naos_kmip_request *request, struct naos_cursor *out, struct naos_error *err) naos_must_check;
-int naos_kmip_response_encode(const struct naos_kmip_response *response, struct naos_cursor *out, struct naos_error *err) naos_must_check;
+int naos_kmip_request_encode(const struct naos_kmip_request *request, struct naos_cursor *out,
+			     struct naos_error *err) naos_must_check;
+int naos_kmip_response_encode(const struct naos_kmip_response *response, struct naos_cursor *out,
+			      struct naos_error *err) naos_must_check;
 
 /* The same into a new secret of just that length.  max_bytes: the limit of the peer (maximum response size), 0 for none;
  * at most NAOS_KMIP_MAX_MESSAGE_BYTES in any case.  Errors: also those of naos_secret_create(). */

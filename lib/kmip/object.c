@@ -108,9 +108,12 @@ enum naos_kmip_object_type naos_kmip_object_type(const struct naos_kmip_object *
 		const void *there;
 		enum naos_kmip_object_type type;
 	} kinds[] = {
-		{ object->symmetric_key, NAOS_KMIP_OBJECT_TYPE_SYMMETRIC_KEY }, { object->private_key, NAOS_KMIP_OBJECT_TYPE_PRIVATE_KEY },
-		{ object->public_key, NAOS_KMIP_OBJECT_TYPE_PUBLIC_KEY },       { object->secret_data, NAOS_KMIP_OBJECT_TYPE_SECRET_DATA },
-		{ object->opaque_object, NAOS_KMIP_OBJECT_TYPE_OPAQUE_DATA },   { object->certificate, NAOS_KMIP_OBJECT_TYPE_CERTIFICATE },
+		{ object->symmetric_key, NAOS_KMIP_OBJECT_TYPE_SYMMETRIC_KEY },
+		{ object->private_key, NAOS_KMIP_OBJECT_TYPE_PRIVATE_KEY },
+		{ object->public_key, NAOS_KMIP_OBJECT_TYPE_PUBLIC_KEY },
+		{ object->secret_data, NAOS_KMIP_OBJECT_TYPE_SECRET_DATA },
+		{ object->opaque_object, NAOS_KMIP_OBJECT_TYPE_OPAQUE_DATA },
+		{ object->certificate, NAOS_KMIP_OBJECT_TYPE_CERTIFICATE },
 		{ object->template_object, NAOS_KMIP_OBJECT_TYPE_TEMPLATE },
 	};
 	enum naos_kmip_object_type type = 0;

@@ -91,7 +91,8 @@ bool naos_kmip_codec_may_send(struct naos_kmip_codec *codec, uint32_t tag, uint3
 static bool invalid_field(struct naos_kmip_codec *codec, const char *what, uint32_t tag)
 {
 	char buffer[16];
-	return naos_kmip_codec_fail(codec, NAOS_E_FORMAT, NAOS_KMIP_REASON_INVALID_FIELD, "%s: %s", naos_kmip_tag_text(tag, buffer), what);
+	return naos_kmip_codec_fail(codec, NAOS_E_FORMAT, NAOS_KMIP_REASON_INVALID_FIELD, "%s: %s",
+				    naos_kmip_tag_text(tag, buffer), what);
 }
 
 /* Decoding ------------------------------------------------------------------------------------------------------ */
@@ -130,7 +131,8 @@ static bool decode_version(struct naos_kmip_codec *codec, const struct naos_kmip
 }
 
 /* One item into the place of one field: in a struct, or in a list (then structures stand there themselves). */
-static bool decode_field(struct naos_kmip_codec *codec, const struct naos_kmip_row *row, const struct naos_kmip_item *item, void *place)
+static bool decode_field(struct naos_kmip_codec *codec, const struct naos_kmip_row *row, const struct naos_kmip_item *item,
+			 void *place)
 {
 	void *inner;
 	switch ((enum naos_kmip_kind)row->kind) {
@@ -346,7 +348,8 @@ static bool encode_text(struct naos_kmip_codec *codec, uint32_t tag, struct naos
 }
 
 /* One field or list item.  `place` is where its value stands; for structures it is the struct itself. */
-static bool encode_field(struct naos_kmip_codec *codec, const struct naos_kmip_row *row, const void *place, struct naos_cursor *out)
+static bool encode_field(struct naos_kmip_codec *codec, const struct naos_kmip_row *row, const void *place,
+			 struct naos_cursor *out)
 {
 	switch ((enum naos_kmip_kind)row->kind) {
 	case NAOS_KMIP_KIND_INTEGER:
@@ -400,7 +403,8 @@ static bool encode_field(struct naos_kmip_codec *codec, const struct naos_kmip_r
 
 static bool encode_row(struct naos_kmip_codec *codec, const struct naos_kmip_row *row, const void *place, struct naos_cursor *out)
 {
-	bool pointed = row->kind == NAOS_KMIP_KIND_STRUCT || row->kind == NAOS_KMIP_KIND_ATTRIBUTE || row->kind == NAOS_KMIP_KIND_ATTRIBUTE_ONE;
+	bool pointed = row->kind == NAOS_KMIP_KIND_STRUCT || row->kind == NAOS_KMIP_KIND_ATTRIBUTE ||
+		       row->kind == NAOS_KMIP_KIND_ATTRIBUTE_ONE;
 	if (!naos_kmip_codec_may_send(codec, row->tag, row->since))
 		return false;
 	if (!row->many)

@@ -32,7 +32,8 @@ static void answer(const uint8_t *message, size_t bytes, struct naos_kmip_arena 
 	int rc = is_request ? naos_kmip_request_decode(message, bytes, arena, &request, &err) :
 			      naos_kmip_response_decode(message, bytes, arena, &response, &err);
 	if (rc == 0)
-		rc = is_request ? naos_kmip_request_write(&request, 0, &again, &err) : naos_kmip_response_write(&response, 0, &again, &err);
+		rc = is_request ? naos_kmip_request_write(&request, 0, &again, &err) :
+				  naos_kmip_response_write(&response, 0, &again, &err);
 	const char *raw = rc != 0 ? NULL : is_request ? raw_request(&request) : raw_response(&response);
 	if (rc != 0) {
 		printf("refused %s\n", err.message);

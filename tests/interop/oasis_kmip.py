@@ -43,9 +43,9 @@ def _read_enums(constants):
     return values
 
 
-TAGS, _CONSTANTS = _read_tags()
+TAGS, CONSTANTS = _read_tags()
 TAG_NAMES = {number: name for name, number in TAGS.items()}
-ENUMS = _read_enums(_CONSTANTS)
+ENUMS = _read_enums(CONSTANTS)
 
 
 @dataclasses.dataclass

@@ -74,8 +74,8 @@ struct either {
 	struct naos_kmip_response response;
 };
 
-static inline int either_decode(enum naos_kmip_role role, const void *data, size_t bytes, struct naos_kmip_arena *arena, struct either *ret,
-				struct naos_error *err)
+static inline int either_decode(enum naos_kmip_role role, const void *data, size_t bytes, struct naos_kmip_arena *arena,
+				struct either *ret, struct naos_error *err)
 {
 	ret->role = role;
 	return role == NAOS_KMIP_REQUESTS ? naos_kmip_request_decode(data, bytes, arena, &ret->request, err) :

@@ -93,7 +93,8 @@ static void each_type_has_its_length_and_padding(void **state)
 		for (uint32_t length = 0; length <= 17; length++) {
 			bool fixed4 = type == NAOS_KMIP_TYPE_INTEGER || type == NAOS_KMIP_TYPE_ENUMERATION || type == NAOS_KMIP_TYPE_INTERVAL;
 			bool fixed8 = type == NAOS_KMIP_TYPE_LONG_INTEGER || type == NAOS_KMIP_TYPE_BIG_INTEGER ||
-				      type == NAOS_KMIP_TYPE_BOOLEAN || type == NAOS_KMIP_TYPE_DATE_TIME || type == NAOS_KMIP_TYPE_DATE_TIME_EXTENDED;
+				      type == NAOS_KMIP_TYPE_BOOLEAN || type == NAOS_KMIP_TYPE_DATE_TIME ||
+				      type == NAOS_KMIP_TYPE_DATE_TIME_EXTENDED;
 			bool varies = type == NAOS_KMIP_TYPE_BYTES; /* text holds no NUL, a structure no zero item */
 			bool good = (fixed4 && length == 4) || (fixed8 && length == 8) || (varies && length >= 1 && length <= 8);
 			assert_int_equal(check_item((uint8_t)type, length, 0) == 0, good);
@@ -112,7 +113,8 @@ static void each_type_has_its_length_and_padding(void **state)
 
 static void text_is_utf8_without_nul(void **state)
 {
-	static const char *const good[] = { "", "abc", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x94\x91", "\xf4\x8f\xbf\xbf", "\xee\x80\x80" };
+	static const char *const good[] = { "", "abc", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x94\x91", "\xf4\x8f\xbf\xbf",
+					    "\xee\x80\x80" };
 	static const char *const bad[] = { "\x80", "\xc3", "\xc0\xaf", "\xc1\xbf", "\xe0\x80\xaf", "\xe2\x82", "\xed\xa0\x80",
 					   "\xf0\x80\x80\xaf", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xff", "a\xe2\x28\xa1" };
 	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(good); i++)
