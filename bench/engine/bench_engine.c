@@ -10,7 +10,7 @@
 
 #include "engine/engine.h"
 
-#define SLICE_NS 10000000 /* of thread CPU time */
+#define SLICE_NS 2000000 /* of thread CPU time: shorter than the turns of a busy scheduler */
 #define CLOCK_BYTES ((size_t)1 << 20) /* processed between looks at the clock, which is a system call */
 #define MAX_THREADS 256
 #define CHUNK 4096
@@ -208,7 +208,7 @@ static void lane_create(struct lane *lane, enum naos_algorithm algorithm, size_t
 /* Contenders take turns within a row, round by round, so that all of them see the same machine. */
 static void row(struct lane *lanes, size_t threads, size_t bytes, bool in_place, double seconds, bool chunks)
 {
-	enum { ROUNDS = 4 };
+	enum { ROUNDS = 8 };
 	double best[NAOS_ARRAY_LENGTH(contenders)] = { 0 };
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		for (size_t c = 0; c < NAOS_ARRAY_LENGTH(contenders); c++) {

@@ -41,6 +41,10 @@ static const struct path paths[NAOS_IPSEC_MB_PATHS] = {
 static int start(const struct naos_engine_backend *backend, struct naos_error *err)
 {
 	const struct path *path = backend->code;
+	/* struct gcm_key_data grew from 1.3 to 1.4 under one soname: another library would write beyond our keys */
+	if (imb_get_version() >> 8 != IMB_VERSION_NUM >> 8)
+		return naos_error_set(err, NAOS_E_UNSUPPORTED, "intel-ipsec-mb %s is installed, but Naos was built with %s: build it again",
+				      imb_get_version_str(), IMB_VERSION_STR);
 	IMB_MGR *manager = alloc_mb_mgr(path->hide);
 	if (!manager)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for intel-ipsec-mb");
