@@ -92,8 +92,8 @@ static int pick_once(struct naos_sealed_file *file, uint64_t chunk, struct naos_
 	const struct naos_entry *newer, *older;
 	naos_entry_sort(pair, &newer, &older);
 	*ret_opened = false;
-	if (file->state.clean && newer->epoch > file->sealed_epoch) {
-		*ret_why = "its tag is newer than the sealed state of the file";
+	if (newer->epoch > file->state.epoch) { /* an older page 0 was put back */
+		*ret_why = "its tag is newer than the state of the file";
 		return 0;
 	}
 	*ret_why = "its data does not match its tag";
@@ -153,6 +153,33 @@ int naos_file_pick(struct naos_sealed_file *file, struct naos_group_view *view, 
 	}
 	naos_wipe(into, NAOS_CHUNK_BYTES);
 	return naos_file_damage(file, chunk, err, why);
+}
+
+int naos_file_find_data(struct naos_sealed_file *file, uint64_t from, uint64_t to, uint64_t *ret_at, struct naos_error *err)
+{
+	uint8_t page[NAOS_CHUNK_BYTES];
+	for (uint64_t at = from; at < to;) {
+		uint64_t data;
+		size_t got;
+		int rc = file->store->ops->next_data(file->store, at, &data, err);
+		if (rc != 0)
+			return rc;
+		if (data >= to)
+			break;
+		at = data > at ? data : at;
+		uint64_t want = NAOS_CHUNK_BYTES - at % NAOS_CHUNK_BYTES;
+		want = to - at < want ? to - at : want;
+		rc = file->store->ops->read(file->store, page, (size_t)want, at, &got, err);
+		if (rc != 0)
+			return rc;
+		if (!naos_is_zero(page, got)) {
+			*ret_at = at;
+			return 0;
+		}
+		at += want;
+	}
+	*ret_at = to;
+	return 0;
 }
 
 int naos_file_check_fit(const struct naos_sealed_file *file, uint64_t chunk, uint64_t size, const struct naos_entry *entry,

@@ -135,6 +135,7 @@ static int find_fek(struct naos_sealed_file *file, const struct naos_fek_source 
 		order[count++] = &info->attribute;
 	if (count == 0)
 		return naos_error_set(err, NAOS_E_INTEGRITY,
+				      info->slot_damaged ? "page 0: every slot of the wrapped file key is damaged" :
 				      "the wrapped file key is gone from page 0 and from the attribute user.naos.key");
 	int rc = 0, damage = 0;
 	for (size_t i = 0; i < count; i++) {
@@ -347,6 +348,8 @@ static int resize_exactly(struct naos_sealed_file *file, struct naos_error *err)
 /* Rule 13 for the only writer. */
 static int seal_alone(struct naos_sealed_file *file, struct naos_error *err)
 {
+	if (file->untidy)
+		return naos_file_recover(file, err);
 	int rc = naos_file_sync(file, err);
 	if (rc == 0)
 		rc = resize_exactly(file, err);
@@ -371,7 +374,7 @@ static int seal_shared(struct naos_sealed_file *file, struct naos_error *err)
 	rc = naos_file_read_state(file, err);
 	if (rc != 0 || file->state.clean)
 		return rc;
-	return file->state.shared ? naos_file_recover(file, err) : seal_alone(file, err);
+	return file->state.shared || file->untidy ? naos_file_recover(file, err) : seal_alone(file, err);
 }
 
 static int seal_unpublished(struct naos_sealed_file *file, struct naos_error *err)

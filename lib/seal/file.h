@@ -27,6 +27,7 @@ struct naos_sealed_file {
 	uint32_t epoch, sealed_epoch;
 	uint64_t size;
 	bool dirty;                   /* changed since the last flush */
+	bool untidy;                  /* a change stopped half way: only recovery can seal the file */
 	bool maybe_sparse;            /* a map page may hold bits */
 	int failed;                   /* code of a failed flush or state write: nothing is acknowledged any more */
 	struct naos_seen seen;        /* versions that this writer wrote or saw, and which of them a flush covered */
@@ -80,6 +81,10 @@ int naos_file_check_fit(const struct naos_sealed_file *file, uint64_t chunk, uin
 int naos_file_extent(struct naos_sealed_file *file, uint64_t *ret_size, struct naos_error *err) naos_must_check;
 /* NAOS_E_INTEGRITY "NAME: chunk N (bytes …): what". */
 int naos_file_damage(const struct naos_sealed_file *file, uint64_t chunk, struct naos_error *err, const char *what);
+
+/* The first piece (of at most a page) of the bytes [from, to) that is not all zero; *ret_at = to if there is none. */
+int naos_file_find_data(struct naos_sealed_file *file, uint64_t from, uint64_t to, uint64_t *ret_at,
+			struct naos_error *err) naos_must_check;
 
 /* --- map.c ------------------------------------------------------------------------------------------------------ */
 

@@ -93,6 +93,16 @@ static inline uint64_t naos_layout_sector_chunk(uint64_t sector)
 	return naos_layout_first(sector / NAOS_TAG_PAGE_SECTORS) + sector % NAOS_TAG_PAGE_SECTORS * NAOS_SECTOR_CHUNKS;
 }
 
+/* Groups [group, limit) or as many of them as no map page lies between: the group behind them, and their bytes in the file. */
+static inline uint64_t naos_layout_run(uint64_t group, uint64_t limit, uint64_t *ret_from, uint64_t *ret_to)
+{
+	uint64_t end = 1 + (naos_layout_map_of(group) + 1) * NAOS_MAP_GROUPS;
+	end = end < limit ? end : limit;
+	*ret_from = naos_layout_tag_page(group) * NAOS_CHUNK_BYTES;
+	*ret_to = (naos_layout_tag_page(end - 1) + 1 + NAOS_GROUP_CHUNKS) * NAOS_CHUNK_BYTES;
+	return end;
+}
+
 /* P(L): size of the file that holds L bytes of plaintext, without metadata behind the last chunk. */
 static inline uint64_t naos_layout_physical(uint64_t size)
 {

@@ -12,6 +12,7 @@
 #define MAC_OFFSET (NAOS_SECTOR_BYTES - NAOS_MAC_BYTES)
 #define FEK_MAC_OFFSET (NAOS_FEK_SLOT_BYTES - NAOS_MAC_BYTES)
 #define FEK_CHECKSUM_BYTES 8
+#define WRAPPED_FEK_BYTES (NAOS_FEK_BYTES + 32) /* the key and the digest that binds it */
 #define FEK_CHECKSUM_OFFSET (FEK_MAC_OFFSET - FEK_CHECKSUM_BYTES)
 
 enum { FLAG_CLEAN = 1, FLAG_SPARSE = 2, FLAG_SHARED = 4 };
@@ -104,7 +105,7 @@ static int state_decode(struct naos_file_keys *keys, const uint8_t *header, cons
 	ret->clean = flags & FLAG_CLEAN;
 	ret->sparse = flags & FLAG_SPARSE;
 	ret->shared = flags & FLAG_SHARED;
-	bool sound = naos_cursor_at_end(&r) && (flags & ~7u) == 0 && (ret->seq & 1) == odd && ret->durable_size <= ret->size &&
+	bool sound = naos_cursor_at_end(&r) && (flags & ~7u) == 0 && ret->seq > 0 && (ret->seq & 1) == odd && ret->durable_size <= ret->size &&
 		     ret->size <= NAOS_MAX_FILE_BYTES && ret->sealed_epoch <= ret->epoch &&
 		     (!ret->clean || (ret->epoch == ret->sealed_epoch && ret->size == ret->durable_size && !ret->shared));
 	if (!sound)
@@ -162,7 +163,8 @@ int naos_fek_slot_encode(struct naos_file_keys *keys, const struct naos_uuid *fi
 	naos_cursor_put_u16(&w, (uint16_t)b.position);
 	naos_cursor_put_zero(&w, 2);
 	naos_cursor_put(&w, blob, b.position);
-	if (!naos_cursor_ok(&b) || !naos_cursor_ok(&w) || w.position > FEK_CHECKSUM_OFFSET)
+	bool fits = w.position <= FEK_CHECKSUM_OFFSET && slot->blob.ciphertext_bytes == WRAPPED_FEK_BYTES;
+	if (!naos_cursor_ok(&b) || !naos_cursor_ok(&w) || !fits)
 		return naos_error_set(err, NAOS_E_LIMIT, "a wrapped key does not fit its slot");
 	naos_cursor_put_zero(&w, FEK_CHECKSUM_OFFSET - w.position);
 	int rc = fek_checksum(file_id, slot->raw, sum, err);
@@ -199,8 +201,8 @@ int naos_fek_slot_decode(const uint8_t in[static NAOS_FEK_SLOT_BYTES], const str
 	rc = naos_blob_decode(&b, &slot.blob, err);
 	if (rc != 0)
 		return rc;
-	if (!naos_cursor_at_end(&b))
-		return naos_error_set(err, NAOS_E_FORMAT, "a slot of the wrapped file key has bytes behind its blob");
+	if (!naos_cursor_at_end(&b) || slot.blob.ciphertext_bytes != WRAPPED_FEK_BYTES)
+		return naos_error_set(err, NAOS_E_FORMAT, "a slot of the wrapped file key holds a blob of another length");
 	*ret = slot;
 	return 0;
 }

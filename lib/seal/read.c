@@ -34,8 +34,7 @@ static int read_run(struct naos_sealed_file *file, struct naos_group_view *view,
 		if (rc != 0)
 			return rc;
 		naos_entry_sort(naos_sector_pair(sector, first + i), &newer, &older);
-		bool plain = newer && !newer->hole && newer->length == naos_chunk_room(first + i, size) &&
-			     !(file->state.clean && newer->epoch > file->sealed_epoch);
+		bool plain = newer && !newer->hole && newer->length == naos_chunk_room(first + i, size) && newer->epoch <= file->state.epoch;
 		if (!plain)
 			continue;
 		entries[i] = newer;

@@ -88,8 +88,26 @@ static void sort_fix(struct group_fix *fix)
 		}
 }
 
-/* Blocks below holes of this epoch: the hole is durable by now. */
-static int give_back(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t group, uint64_t chunks, struct naos_error *err)
+/* Gives back what lies in the bytes [from, to). */
+static int clear_range(struct naos_sealed_file *file, uint64_t from, uint64_t to, struct naos_error *err)
+{
+	for (;;) {
+		int rc = naos_file_find_data(file, from, to, &from, err);
+		if (rc != 0 || from >= to)
+			return rc;
+		uint64_t piece = NAOS_CHUNK_BYTES - from % NAOS_CHUNK_BYTES;
+		piece = to - from < piece ? to - from : piece;
+		rc = file->store->ops->deallocate(file->store, from, piece, err);
+		if (rc != 0)
+			return rc;
+		from += piece;
+	}
+}
+
+/* What a writer that died left where nothing should be: below holes (data comes before its tag) and behind short chunks.
+ * The entries are durable by now. */
+static int give_back_group(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t group, uint64_t chunks,
+			   struct naos_error *err)
 {
 	for (uint64_t chunk = naos_layout_first(group); chunk < naos_layout_first(group + 1) && chunk < chunks; chunk++) {
 		struct naos_sector *sector;
@@ -98,16 +116,47 @@ static int give_back(struct naos_sealed_file *file, struct naos_group_view *view
 		if (rc != 0)
 			return rc;
 		naos_entry_sort(naos_sector_pair(sector, chunk), &newer, &older);
-		if (newer && newer->hole && newer->epoch > file->sealed_epoch)
-			rc = file->store->ops->deallocate(file->store, naos_layout_data_offset(chunk), naos_chunk_room(chunk, file->size), err);
+		uint64_t start = naos_layout_data_offset(chunk);
+		if (newer && (newer->hole || newer->epoch > file->sealed_epoch))
+			rc = clear_range(file, start + (newer->hole ? 0 : newer->length), start + NAOS_CHUNK_BYTES, err);
 		if (rc != 0)
 			return rc;
 	}
 	return 0;
 }
 
-/* Calls one of the passes for each group that is not wholly a hole by the map. */
-static int each_group(struct naos_sealed_file *file, bool giving_back, struct naos_error *err)
+/* The same for groups [group, limit) that the map calls holes. */
+static int give_back_map_holes(struct naos_sealed_file *file, uint64_t group, uint64_t limit, struct naos_error *err)
+{
+	int rc = 0;
+	while (rc == 0 && group < limit) {
+		uint64_t from, to;
+		group = naos_layout_run(group, limit, &from, &to);
+		rc = clear_range(file, from, to, err);
+	}
+	return rc;
+}
+
+static int give_back(struct naos_sealed_file *file, struct naos_error *err)
+{
+	naos_autofree struct naos_group_view *view = calloc(1, sizeof(*view));
+	uint64_t chunks = naos_layout_chunks(file->size), limit = naos_layout_group(chunks ? chunks - 1 : 0) + 1;
+	int rc = view ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to recover %s", file->store->name);
+	for (uint64_t group = 0; rc == 0 && group < limit; group++) {
+		uint64_t next = group;
+		if (group > 0)
+			rc = naos_file_skip_map_holes(file, group, limit, &next, err);
+		if (rc == 0)
+			rc = give_back_map_holes(file, group, next, err);
+		group = next;
+		if (rc == 0 && group < limit)
+			rc = give_back_group(file, view, group, chunks, err);
+	}
+	return rc;
+}
+
+/* Mends the entries of each group that is not wholly a hole by the map. */
+static int mend(struct naos_sealed_file *file, struct naos_error *err)
 {
 	naos_autofree struct naos_group_view *view = calloc(1, sizeof(*view));
 	naos_autofree struct group_fix *fix = malloc(sizeof(*fix));
@@ -118,10 +167,6 @@ static int each_group(struct naos_sealed_file *file, bool giving_back, struct na
 			rc = naos_file_skip_map_holes(file, group, limit, &group, err);
 			if (rc != 0 || group == limit)
 				break;
-		}
-		if (giving_back) {
-			rc = give_back(file, view, group, chunks, err);
-			continue;
 		}
 		rc = look_at_group(file, view, group, chunks, fix, err);
 		if (rc == 0 && fix->count) {
@@ -170,13 +215,13 @@ int naos_file_recover(struct naos_sealed_file *file, struct naos_error *err)
 	file->filled_count = 0;
 	rc = naos_file_extent(file, &file->size, err);
 	if (rc == 0)
-		rc = each_group(file, false, err);
+		rc = mend(file, err);
 	if (rc == 0)
 		rc = naos_file_store_resize(file, naos_layout_physical(file->size), err);
 	if (rc == 0)
 		rc = naos_file_store_flush(file, err);
 	if (rc == 0)
-		rc = each_group(file, true, err);
+		rc = give_back(file, err);
 	if (rc == 0)
 		rc = naos_file_put_map(file, 1, 0, file->filled, file->filled_count, err);
 	if (rc == 0)
@@ -197,7 +242,7 @@ int naos_file_recover(struct naos_sealed_file *file, struct naos_error *err)
 		return rc;
 	file->sealed_epoch = file->state.sealed_epoch;
 	file->recovered = true;
-	file->dirty = false;
+	file->dirty = file->untidy = false;
 	naos_seen_clear(&file->seen);
 	naos_seen_clear(&file->trim);
 	return 0;

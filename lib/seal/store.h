@@ -23,7 +23,7 @@ struct naos_store_ops {
 	int (*flush)(struct naos_store *store, struct naos_error *err);
 	int (*resize)(struct naos_store *store, uint64_t bytes, struct naos_error *err);
 	int (*size)(struct naos_store *store, uint64_t *ret_bytes, struct naos_error *err);
-	/* Gives blocks back; they read as zero afterwards.  May do nothing where the file system can't. */
+	/* Gives blocks back; they read as zero afterwards, also where the file system can't give back (zeros are written). */
 	int (*deallocate)(struct naos_store *store, uint64_t offset, uint64_t bytes, struct naos_error *err);
 	/* First offset ≥ offset that may hold other than zeros; UINT64_MAX if there is none. */
 	int (*next_data)(struct naos_store *store, uint64_t offset, uint64_t *ret_offset, struct naos_error *err);

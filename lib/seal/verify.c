@@ -3,43 +3,23 @@
 
 #include <string.h>
 
-/* Pages [from, to) of the file must be zero (or lie behind its end). */
+/* Bytes [from, to) of the file must be zero (or lie behind its end). */
 static int check_zero(struct naos_sealed_file *file, uint64_t from, uint64_t to, uint64_t chunk, const char *what, struct naos_error *err)
 {
-	uint8_t page[NAOS_CHUNK_BYTES];
-	for (uint64_t offset = from; offset < to;) {
-		uint64_t data;
-		size_t got;
-		int rc = file->store->ops->next_data(file->store, offset, &data, err);
-		if (rc != 0)
-			return rc;
-		if (data >= to)
-			return 0;
-		offset = data > offset ? data : offset;
-		size_t want = to - offset < sizeof(page) ? (size_t)(to - offset) : sizeof(page);
-		rc = file->store->ops->read(file->store, page, want, offset, &got, err);
-		if (rc != 0)
-			return rc;
-		if (!naos_is_zero(page, got))
-			return naos_file_damage(file, chunk, err, what);
-		offset += want;
-	}
-	return 0;
+	uint64_t at;
+	int rc = naos_file_find_data(file, from, to, &at, err);
+	return rc == 0 && at < to ? naos_file_damage(file, chunk, err, what) : rc;
 }
 
 /* Groups [from, to) are holes by the map: nothing may lie in them. */
 static int check_map_holes(struct naos_sealed_file *file, uint64_t from, uint64_t to, struct naos_error *err)
 {
 	for (uint64_t group = from; group < to;) {
-		uint64_t end = 1 + (naos_layout_map_of(group) + 1) * NAOS_MAP_GROUPS; /* no map page inside */
-		end = end < to ? end : to;
-		uint64_t first = naos_layout_tag_page(group) * NAOS_CHUNK_BYTES;
-		uint64_t last = (naos_layout_tag_page(end - 1) + 1 + NAOS_GROUP_CHUNKS) * NAOS_CHUNK_BYTES;
-		int rc = check_zero(file, first, last, naos_layout_first(group), "there is data in a group that the map calls a hole",
-				    err);
+		uint64_t first, end, next = naos_layout_run(group, to, &first, &end);
+		int rc = check_zero(file, first, end, naos_layout_first(group), "there is data in a group that the map calls a hole", err);
 		if (rc != 0)
 			return rc;
-		group = end;
+		group = next;
 	}
 	return 0;
 }

@@ -48,6 +48,11 @@ static int begin(struct naos_sealed_file *file, const struct claim *claim, struc
 
 static int end(struct naos_sealed_file *file, int rc)
 {
+	/* a failed write may leave data below holes, or entries behind the end; one of an unpublished file ends its making */
+	if (rc != 0 && rc != NAOS_E_INTEGRITY && file->mode != NAOS_SEALED_READ) {
+		file->untidy = true;
+		file->failed = file->unpublished && !file->failed ? rc : file->failed;
+	}
 	unlock_claim(file);
 	(void)pthread_rwlock_unlock(&file->lock);
 	return rc;
