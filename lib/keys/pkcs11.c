@@ -1,6 +1,7 @@
 /* The PKCS#11 provider: metadata from the store, keys in the token.  SPDX-License-Identifier: Apache-2.0 */
 #include "keys/pkcs11.h"
 
+#include <stdatomic.h>
 #include <string.h>
 #include <openssl/evp.h>
 
@@ -15,6 +16,7 @@ struct pkcs11 {
 	struct naos_token *token;
 	struct naos_key_cache *cache;
 	EVP_MD *sha256;
+	atomic_bool was_away; /* the token's directory, as far as was seen */
 };
 
 static void pkcs11_close(void *state)
@@ -30,21 +32,32 @@ static void pkcs11_close(void *state)
 	free(p);
 }
 
+/* SoftHSM answers a search of a directory that is away with "nothing found". */
+static bool is_away(const struct pkcs11 *p)
+{
+	return p->token->module->softhsm && !naos_softhsm_is_present(p->token->serial);
+}
+
 /* Searches the token; other processes' changes of objects are waited for. */
 static int search_token(struct pkcs11 *p, struct naos_error *err)
 {
 	naos_autoclose int lock = -1;
 	uint64_t epoch;
 	int rc = naos_store_lock(p->store, false, true, &lock, err);
+	if (rc != 0)
+		return rc;
+	if (is_away(p)) {
+		atomic_store(&p->was_away, true);
+		return naos_error_set(err, NAOS_E_KEYMANAGER, "the directory of token '%s' is away or can't be read", p->token->label);
+	}
+	/* SoftHSM has dropped what it did not find, and looks for it again only when it starts */
+	if (atomic_exchange(&p->was_away, false))
+		rc = naos_token_reopen(p->token, err);
 	if (rc == 0)
 		rc = naos_token_enter(p->token, &epoch, err);
 	if (rc != 0)
 		return rc;
-	/* SoftHSM answers a search of a directory that is away with "nothing found" */
-	if (p->token->module->softhsm && !naos_softhsm_is_present(p->token->serial))
-		rc = naos_error_set(err, NAOS_E_KEYMANAGER, "the directory of token '%s' is away or can't be read", p->token->label);
-	else
-		rc = naos_token_search(p->token, err);
+	rc = naos_token_search(p->token, err);
 	naos_token_leave(p->token);
 	return rc;
 }
@@ -154,7 +167,7 @@ static int handle_of(struct pkcs11 *p, const struct naos_mek *mek, CK_OBJECT_HAN
 	if (rc == 0 && *ret != 0)
 		return 0;
 	naos_token_leave(p->token);
-	if (rc == 0)
+	if (rc == 0 || rc == NAOS_E_KEYMANAGER) /* no such object, or no longer */
 		rc = search_token(p, err);
 	if (rc == 0)
 		rc = naos_token_enter(p->token, epoch, err);
@@ -203,17 +216,18 @@ static int with_key(struct pkcs11 *p, struct job *job, job_function *function, s
 		CK_OBJECT_HANDLE key = 0;
 		uint64_t epoch = 0;
 		int rc = handle_of(p, mek, &key, &epoch, err);
-		if (rc != 0)
-			return rc;
-		if (!naos_key_cache_is_proven(p->cache, mek)) {
-			rc = naos_proof_check(p->token, key, &job->row->proof, err);
+		if (rc == 0) {
+			if (!naos_key_cache_is_proven(p->cache, mek)) {
+				rc = naos_proof_check(p->token, key, &job->row->proof, err);
+				if (rc == 0)
+					naos_key_cache_set_proven(p->cache, mek);
+			}
 			if (rc == 0)
-				naos_key_cache_set_proven(p->cache, mek);
+				rc = function(p, key, job, err);
+			naos_token_leave(p->token);
 		}
-		if (rc == 0)
-			rc = function(p, key, job, err);
-		naos_token_leave(p->token);
-		if (rc != NAOS_E_KEYMANAGER || attempt > 0 || naos_token_recover(p->token, epoch, NULL) != 0)
+		/* while the directory is away, the copies in this session are all there is: keep it */
+		if (rc != NAOS_E_KEYMANAGER || attempt > 0 || is_away(p) || naos_token_recover(p->token, epoch, NULL) != 0)
 			return rc;
 	}
 }
@@ -272,8 +286,11 @@ static int unwrap_item(struct pkcs11 *p, struct naos_wrap_item *item, struct nao
 static void settle_item(struct naos_wrap_item *item, int rc, int *first, struct naos_error *err)
 {
 	item->result = rc;
-	if (rc != 0 && *first == 0)
-		*first = naos_error_set(err, rc, "%s", item->error.message);
+	if (rc == 0 || *first != 0)
+		return;
+	*first = rc;
+	if (err && err != &item->error)
+		*err = item->error;
 }
 
 static int pkcs11_wrap(void *state, const char *name, struct naos_wrap_item *items, size_t count, struct naos_error *err)

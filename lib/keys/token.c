@@ -5,6 +5,7 @@
 #include <time.h>
 
 #define RETRY_NS 1000000000LL	   /* between attempts to reach a token that is away */
+#define AGAIN_NS 100000000LL	   /* between connections to one that is there and fails */
 #define SESSION_WAIT_S 30	   /* for a session of a full token */
 #define MAX_SLOTS 1024
 
@@ -183,7 +184,7 @@ int naos_token_recover(struct naos_token *token, uint64_t epoch, struct naos_err
 	if (token->epoch == epoch || stale) {
 		if (naos_now_ns() >= token->retry_ns || (stale && !token->down)) {
 			rc = reconnect(token, false, err);
-			token->retry_ns = naos_now_ns() + RETRY_NS;
+			token->retry_ns = naos_now_ns() + (rc ? RETRY_NS : AGAIN_NS);
 		} else if (token->down) {
 			rc = naos_error_set(err, token->why_down.code, "%s", token->why_down.message);
 		} else {
@@ -292,6 +293,7 @@ int naos_token_open(const char *uri, struct naos_token **ret, struct naos_error 
 	if (!token)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for a token");
 	token->pid = getpid();
+	token->epoch = 1;
 	(void)pthread_mutex_init(&token->objects, NULL);
 	(void)pthread_mutex_init(&token->lock, NULL);
 	(void)pthread_cond_init(&token->freed, NULL);

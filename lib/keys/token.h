@@ -34,7 +34,7 @@ struct naos_token {
 	char label[33], serial[17];
 	CK_SESSION_HANDLE anchor; /* never closed: closing the last session logs out; owns the copies */
 	uint64_t generation;	  /* of the module when the sessions were opened */
-	uint64_t epoch;		  /* counts connections */
+	uint64_t epoch;		  /* counts connections, from 1 */
 	bool down;
 	int64_t retry_ns; /* no new attempt to connect before */
 	struct naos_error why_down;
