@@ -359,23 +359,27 @@ void naos_token_forget(struct naos_token *token, const struct naos_mek *mek)
 /* A secret key with nothing in it. */
 static bool is_partial(struct naos_token *token, CK_OBJECT_HANDLE object)
 {
+	CK_OBJECT_CLASS class = 0;
 	CK_ULONG value_bytes = 0;
 	CK_BBOOL local = CK_TRUE;
-	CK_ATTRIBUTE attributes[] = { { CKA_ID, NULL, 0 }, { CKA_LABEL, NULL, 0 }, { CKA_VALUE_LEN, &value_bytes, sizeof(value_bytes) },
-				      { CKA_LOCAL, &local, sizeof(local) } };
+	uint8_t id[64], label[160]; /* asked only for the length, SoftHSM counts what is not there */
+	CK_ATTRIBUTE attributes[] = { { CKA_ID, id, sizeof(id) }, { CKA_LABEL, label, sizeof(label) },
+				      { CKA_VALUE_LEN, &value_bytes, sizeof(value_bytes) }, { CKA_LOCAL, &local, sizeof(local) },
+				      { CKA_CLASS, &class, sizeof(class) } };
 	CK_RV rv = token->module->functions->C_GetAttributeValue(token->anchor, object, attributes, NAOS_ARRAY_LENGTH(attributes));
-	return rv == CKR_OK && attributes[0].ulValueLen == 0 && attributes[1].ulValueLen == 0 && value_bytes == 0 && !local;
+	return rv == CKR_OK && class == CKO_SECRET_KEY && attributes[0].ulValueLen == 0 && attributes[1].ulValueLen == 0 &&
+	       value_bytes == 0 && !local;
 }
 
 int naos_token_sweep_partial(struct naos_token *token, size_t *ret_count, struct naos_error *err)
 {
 	/* longer than a creation by another program takes: what is still empty then is dead */
 	static const struct timespec pause = { 0, 500000000L };
-	CK_ATTRIBUTE template[] = { { CKA_CLASS, &class_secret, sizeof(class_secret) }, { CKA_TOKEN, &yes, sizeof(yes) } };
 	naos_autofree CK_OBJECT_HANDLE *found = NULL;
 	size_t count = 0, partial = 0, swept = 0;
 	(void)pthread_mutex_lock(&token->objects);
-	int rc = search(token, template, NAOS_ARRAY_LENGTH(template), &found, &count, err);
+	/* all objects: CKA_TOKEN is not set yet in what is half made */
+	int rc = search(token, NULL, 0, &found, &count, err);
 	for (size_t i = 0; rc == 0 && i < count; i++)
 		if (is_partial(token, found[i]))
 			found[partial++] = found[i];

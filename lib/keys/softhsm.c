@@ -11,6 +11,9 @@
 #include "base/io.h"
 
 #define MAX_CONFIG_BYTES 65536
+#define MAX_TOKEN_BYTES 65536
+#define TOKEN_FILE "token.object"
+#define COPY_FILE "token.naos"
 
 static void close_directory(DIR **directory)
 {
@@ -165,4 +168,77 @@ int naos_softhsm_sweep_empty(const char *serial, size_t *ret_count, struct naos_
 	free(entries);
 	*ret_count = swept;
 	return 0;
+}
+
+/* Waits until no SoftHSM writes to it (it locks the file for that); then nothing of it is half written. */
+static void lock_token_file(int fd)
+{
+	static const struct timespec pause = { 0, 5000000L };
+	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
+	for (int attempt = 0; attempt < 200 && fcntl(fd, F_OFD_SETLK, &lock) != 0; attempt++)
+		(void)nanosleep(&pause, NULL);
+}
+
+static int read_token_file(int dir_fd, uint8_t *data, size_t *ret_bytes, struct naos_error *err)
+{
+	naos_autoclose int fd = openat(dir_fd, TOKEN_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return naos_error_set_errno(err, errno, "cannot open %s of a token", TOKEN_FILE);
+	lock_token_file(fd);
+	return naos_io_pread(fd, data, MAX_TOKEN_BYTES, 0, ret_bytes, TOKEN_FILE, err);
+}
+
+int naos_softhsm_keep_token(const char *serial, struct naos_error *err)
+{
+	naos_autoclose int fd = open_directory(serial);
+	naos_autofree uint8_t *data = malloc(MAX_TOKEN_BYTES), *copy = NULL;
+	size_t bytes = 0, copy_bytes = 0;
+	if (fd < 0) /* not where the configuration says: nothing can be done for it */
+		return 0;
+	int rc = data ? read_token_file(fd, data, &bytes, err) : naos_error_set(err, NAOS_E_NOMEM, "no memory for the copy of a token");
+	if (rc != 0)
+		return rc;
+	if (naos_io_read_file(fd, COPY_FILE, MAX_TOKEN_BYTES, &copy, &copy_bytes, NULL) == 0 &&
+	    (bytes < copy_bytes || (bytes == copy_bytes && memcmp(data, copy, bytes) == 0)))
+		return 0; /* the same, or the copy is the better one */
+	rc = naos_io_replace_file(fd, COPY_FILE, data, bytes, 0600, err);
+	return rc ? naos_error_prefix(err, rc, "the token's file can't be secured, so nobody logs in to it") : 0;
+}
+
+static bool is_shorter_than_copy(int dir_fd)
+{
+	struct stat copy, token = { .st_size = 0 };
+	if (fstatat(dir_fd, COPY_FILE, &copy, AT_SYMLINK_NOFOLLOW) != 0)
+		return false;
+	if (fstatat(dir_fd, TOKEN_FILE, &token, AT_SYMLINK_NOFOLLOW) != 0 && errno != ENOENT)
+		return false;
+	return token.st_size < copy.st_size;
+}
+
+static bool mend_token(int dir_fd)
+{
+	static const struct timespec pause = { 0, 200000000L }; /* another process may be logging in */
+	naos_autofree uint8_t *copy = NULL;
+	size_t bytes;
+	if (!is_shorter_than_copy(dir_fd))
+		return false;
+	(void)nanosleep(&pause, NULL);
+	return is_shorter_than_copy(dir_fd) && naos_io_read_file(dir_fd, COPY_FILE, MAX_TOKEN_BYTES, &copy, &bytes, NULL) == 0 &&
+	       naos_io_replace_file(dir_fd, TOKEN_FILE, copy, bytes, 0600, NULL) == 0;
+}
+
+size_t naos_softhsm_mend_tokens(void)
+{
+	naos_autofree char *root = token_root();
+	autodirectory *directory = root ? opendir(root) : NULL;
+	const struct dirent *entry;
+	size_t mended = 0;
+	while (directory && (entry = readdir(directory))) {
+		naos_autoclose int fd = -1;
+		if (entry->d_name[0] != '.')
+			fd = openat(dirfd(directory), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		if (fd >= 0 && mend_token(fd))
+			mended++;
+	}
+	return mended;
 }

@@ -14,6 +14,12 @@ bool naos_softhsm_is_present(const char *serial);
  * machine where SoftHSM's configuration does not tell the directory. */
 int naos_softhsm_sync(const char *serial, struct naos_error *err) naos_must_check;
 
+/* C_Login empties the file token.object and writes it again: a kill or a full disk in between would lose the token with all
+ * its keys.  So a durable copy (token.naos) is put beside it before each login; it holds nothing that token.object does not. */
+int naos_softhsm_keep_token(const char *serial, struct naos_error *err) naos_must_check;
+/* Puts the copy back wherever token.object is shorter than it; how many were mended. */
+size_t naos_softhsm_mend_tokens(void);
+
 /* Removes object files of zero bytes (a creation that was killed); *ret_count were there. */
 int naos_softhsm_sweep_empty(const char *serial, size_t *ret_count, struct naos_error *err) naos_must_check;
 

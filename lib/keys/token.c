@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "keys/softhsm.h"
+
 #define RETRY_NS 1000000000LL	   /* between attempts to reach a token that is away */
 #define AGAIN_NS 100000000LL	   /* between connections to one that is there and fails */
 #define SESSION_WAIT_S 30	   /* for a session of a full token */
@@ -150,10 +152,23 @@ static int connect_token(struct naos_token *token, struct naos_error *err)
 	if (info.ulMaxSessionCount != CK_EFFECTIVELY_INFINITE && info.ulMaxSessionCount != CK_UNAVAILABLE_INFORMATION &&
 	    info.ulMaxSessionCount > 1 && info.ulMaxSessionCount - 1 < NAOS_TOKEN_MAX_SESSIONS)
 		token->max_sessions = info.ulMaxSessionCount - 1;
-	rc = login(token, &info, err);
+	rc = token->module->softhsm ? naos_softhsm_keep_token(token->serial, err) : 0;
+	if (rc == 0)
+		rc = login(token, &info, err);
 	if (rc != 0)
 		disconnect(token);
 	return rc;
+}
+
+/* A token that a login lost halfway is not there at all: it is mended and looked for again. */
+static int connect_or_mend(struct naos_token *token, struct naos_error *err)
+{
+	int rc = connect_token(token, err);
+	if (rc != NAOS_E_KEYMANAGER || !token->module->softhsm || naos_softhsm_mend_tokens() == 0)
+		return rc;
+	disconnect(token);
+	rc = naos_module_restart(token->module, err);
+	return rc ? rc : connect_token(token, err);
 }
 
 /* The gate is held exclusively. */
@@ -163,11 +178,11 @@ static int reconnect(struct naos_token *token, bool restart, struct naos_error *
 	disconnect(token);
 	int rc = restart ? naos_module_restart(token->module, &why) : 0;
 	if (rc == 0)
-		rc = connect_token(token, &why);
+		rc = connect_or_mend(token, &why);
 	if (rc != 0 && rc != NAOS_E_PIN && !restart) {
 		rc = naos_module_restart(token->module, &why);
 		if (rc == 0)
-			rc = connect_token(token, &why);
+			rc = connect_or_mend(token, &why);
 	}
 	token->epoch++;
 	token->down = rc != 0;
@@ -306,7 +321,7 @@ int naos_token_open(const char *uri, struct naos_token **ret, struct naos_error 
 		rc = naos_module_acquire(path, &token->module, err);
 	if (rc == 0) {
 		(void)pthread_rwlock_wrlock(&token->module->gate);
-		rc = connect_token(token, err);
+		rc = connect_or_mend(token, err);
 		(void)pthread_rwlock_unlock(&token->module->gate);
 	}
 	if (rc != 0)
