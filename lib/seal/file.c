@@ -367,6 +367,8 @@ static int seal_shared(struct naos_sealed_file *file, struct naos_error *err)
 	if (rc == 0)
 		rc = naos_file_refresh(file, err);
 	if (rc == 0)
+		rc = naos_file_drop_stale_group(file, err);
+	if (rc == 0)
 		rc = naos_file_sync(file, err);
 	(void)ops->lock(file->store, NAOS_STATE_OFFSET, 2 * NAOS_SECTOR_BYTES, NAOS_UNLOCK, true, NULL);
 	if (rc != 0 || ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_EXCLUSIVE, false, NULL) != 0)
@@ -381,7 +383,7 @@ static int seal_unpublished(struct naos_sealed_file *file, struct naos_error *er
 {
 	int rc = naos_file_give_back(file, err);
 	if (rc == 0)
-		rc = naos_file_put_map(file, 1, 0, file->filled, file->filled_count, err);
+		rc = naos_file_put_filled(file, err);
 	if (rc == 0)
 		rc = resize_exactly(file, err);
 	const struct naos_state next = sealed_state(file);

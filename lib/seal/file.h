@@ -97,6 +97,8 @@ int naos_file_skip_map_holes(struct naos_sealed_file *file, uint64_t group, uint
 			     struct naos_error *err) naos_must_check;
 bool naos_file_is_filled(const struct naos_sealed_file *file, uint64_t group);
 int naos_file_remember_filled(struct naos_sealed_file *file, uint64_t group, struct naos_error *err) naos_must_check;
+/* Clears the bits of the groups that are remembered as filled, after a flush. */
+int naos_file_put_filled(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 
 /* --- state.c ---------------------------------------------------------------------------------------------------- */
 
@@ -107,8 +109,15 @@ int naos_file_put_state(struct naos_sealed_file *file, const struct naos_state *
 int naos_file_put_clean_state(struct naos_sealed_file *file, const struct naos_state *next, struct naos_error *err) naos_must_check;
 int naos_file_store_flush(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 int naos_file_store_resize(struct naos_sealed_file *file, uint64_t bytes, struct naos_error *err) naos_must_check;
+/* The error of whatever follows a failed flush. */
+int naos_file_refuse_failed(const struct naos_sealed_file *file, struct naos_error *err);
 /* Rule 15: another node may have changed the size.  Does nothing unless the file is shared. */
 int naos_file_refresh(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+/* Rule 15: a tag page behind the last group was left by a truncation whose writer died.  Holding the state range exclusively. */
+int naos_file_drop_stale_group(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+/* Calls `then` while no other writer of a shared file changes it. */
+int naos_file_whole(struct naos_sealed_file *file, int (*then)(struct naos_sealed_file *file, void *context, struct naos_error *err),
+		    void *context, struct naos_error *err) naos_must_check;
 
 /* --- put.c, resize.c, recover.c --------------------------------------------------------------------------------------- */
 

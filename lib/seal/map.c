@@ -171,3 +171,31 @@ int naos_file_remember_filled(struct naos_sealed_file *file, uint64_t group, str
 	file->filled_count++;
 	return 0;
 }
+
+/* Another writer may have cut a group off since, and made it a hole again. */
+static int forget_cut_groups(struct naos_sealed_file *file, struct naos_error *err)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < file->filled_count; i++) {
+		uint8_t page[NAOS_CHUNK_BYTES];
+		size_t got;
+		uint64_t offset = naos_layout_tag_page(file->filled[i]) * NAOS_CHUNK_BYTES;
+		int rc = file->store->ops->read(file->store, page, sizeof(page), offset, &got, err);
+		if (rc != 0)
+			return rc;
+		if (!naos_is_zero(page, got))
+			file->filled[kept++] = file->filled[i];
+	}
+	file->filled_count = kept;
+	return 0;
+}
+
+int naos_file_put_filled(struct naos_sealed_file *file, struct naos_error *err)
+{
+	int rc = file->mode == NAOS_SEALED_SHARED ? forget_cut_groups(file, err) : 0;
+	if (rc == 0)
+		rc = naos_file_put_map(file, 1, 0, file->filled, file->filled_count, err);
+	if (rc == 0)
+		file->filled_count = 0;
+	return rc;
+}

@@ -134,8 +134,9 @@ int naos_state_pick(struct naos_file_keys *keys, const uint8_t page[static NAOS_
 		*ret = *only;
 		return 0;
 	}
+	/* at most two states are written between two flushes: a power cut may keep the second and lose the first */
 	unsigned newer = slots[1].seq > slots[0].seq;
-	if (slots[newer].seq - slots[!newer].seq != 1)
+	if (slots[newer].seq - slots[!newer].seq > 3)
 		return naos_error_set(err, NAOS_E_INTEGRITY, "page 0: state slot %c was replaced by an older one", newer ? 'A' : 'B');
 	*ret = slots[newer];
 	return 0;

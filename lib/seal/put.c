@@ -306,6 +306,22 @@ static void remember(struct naos_sealed_file *file, const struct batch *batch, b
 	}
 }
 
+/* A version that is longer than the durable one below it: the file must be as long before its data is written, or a power cut
+ * could leave the new data with the old length, which neither version opens.  The byte lies behind the older version. */
+static int reserve_length(struct naos_sealed_file *file, const struct batch *batch, struct naos_error *err)
+{
+	static const uint8_t zero = 0;
+	size_t last = batch->count;
+	while (last > 0 && !batch->steps[last - 1].wait)
+		last--;
+	if (last == 0)
+		return 0;
+	const struct step *step = &batch->steps[last - 1];
+	uint64_t end = naos_layout_data_offset(step->change->chunk) + step->entry.length, bytes;
+	int rc = file->store->ops->size(file->store, &bytes, err);
+	return rc || bytes >= end ? rc : file->store->ops->write(file->store, &zero, 1, end - 1, err);
+}
+
 static int place(struct naos_sealed_file *file, struct batch *batch, struct naos_error *err)
 {
 	bool order = false;
@@ -320,6 +336,8 @@ static int place(struct naos_sealed_file *file, struct batch *batch, struct naos
 		order |= step->wait;
 	}
 	int rc = write_data(file, batch, false, err);
+	if (rc == 0)
+		rc = reserve_length(file, batch, err);
 	if (rc == 0)
 		rc = write_sectors(file, batch->touched, batch->touched_count, err);
 	if (rc != 0)

@@ -3,6 +3,9 @@
 #include "seal/file.h"
 
 #include <string.h>
+#include <time.h>
+
+#define READ_ATTEMPTS 12 /* beside a writer; together about 30 ms */
 
 /* One chunk, as a person reads it: picked, checked against the size, zero-extended. */
 static int read_chunk(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t chunk, uint64_t size, uint8_t *text,
@@ -99,19 +102,26 @@ static int read_group(struct naos_sealed_file *file, struct naos_group_view *vie
 	return rc;
 }
 
-static int read_locked(struct naos_sealed_file *file, uint8_t *buffer, size_t bytes, uint64_t offset, size_t *ret_bytes,
-		       struct naos_error *err)
+/* What a caller asked for, and how much of it was read. */
+struct reading {
+	uint8_t *buffer;
+	size_t bytes;
+	uint64_t offset;
+	size_t done;
+};
+
+static int read_locked(struct naos_sealed_file *file, struct reading *reading, struct naos_error *err)
 {
-	uint64_t size = file->size;
-	if (offset >= size || bytes == 0) {
-		*ret_bytes = 0;
+	uint64_t size = file->size, offset = reading->offset;
+	size_t bytes = reading->bytes, done = 0;
+	uint8_t *buffer = reading->buffer;
+	reading->done = 0;
+	if (offset >= size || bytes == 0)
 		return 0;
-	}
 	if (bytes > size - offset)
 		bytes = (size_t)(size - offset);
 	naos_autofree struct naos_group_view *view = malloc(sizeof(*view));
 	uint8_t text[NAOS_CHUNK_BYTES];
-	size_t done = 0;
 	int rc = 0;
 	if (!view)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory to read %s", file->store->name);
@@ -139,45 +149,68 @@ static int read_locked(struct naos_sealed_file *file, uint8_t *buffer, size_t by
 	}
 	naos_wipe(text, sizeof(text));
 	if (rc == 0)
-		*ret_bytes = bytes;
+		reading->done = bytes;
 	else
 		memset(buffer, 0, bytes);
 	return rc;
 }
 
-/* A reader beside a writer may stand on an old state: it looks again before it calls something damaged. */
-static int follow_writer(struct naos_sealed_file *file, bool *ret_changed, struct naos_error *err)
+/* A reader beside a writer may stand on an old state.  *ret_settled: the file is sealed and was so before. */
+static int follow_writer(struct naos_sealed_file *file, bool *ret_settled, struct naos_error *err)
 {
-	uint64_t seq = file->state.seq;
+	const struct naos_state before = file->state;
 	int rc = naos_file_read_state(file, err);
-	*ret_changed = rc == 0 && file->state.seq != seq;
-	if (!*ret_changed)
+	*ret_settled = rc == 0 && before.clean && file->state.clean && before.seq == file->state.seq;
+	if (rc != 0 || *ret_settled)
 		return rc;
 	file->epoch = file->state.epoch;
 	file->sealed_epoch = file->state.sealed_epoch;
 	file->maybe_sparse = !file->state.clean || file->state.sparse;
+	file->map_cache.valid = false;
 	return naos_file_extent(file, &file->size, err);
+}
+
+/* What looks damaged may be a change half done by a live writer: so the reader looks again before it says so. */
+static int read_again(struct naos_sealed_file *file, struct reading *reading, int rc, struct naos_error *err)
+{
+	for (unsigned attempt = 0; rc == NAOS_E_INTEGRITY && attempt < READ_ATTEMPTS; attempt++) {
+		const struct timespec pause = { .tv_nsec = attempt * 500000 };
+		bool settled;
+		(void)nanosleep(&pause, NULL);
+		(void)pthread_rwlock_wrlock(&file->lock);
+		int followed = follow_writer(file, &settled, err);
+		if (followed != 0)
+			rc = followed;
+		else if (!settled)
+			rc = read_locked(file, reading, err);
+		(void)pthread_rwlock_unlock(&file->lock);
+		if (settled)
+			break;
+	}
+	return rc;
+}
+
+static int read_whole(struct naos_sealed_file *file, void *context, struct naos_error *err)
+{
+	return read_locked(file, context, err);
 }
 
 int naos_sealed_file_read(struct naos_sealed_file *file, void *buffer, size_t bytes, uint64_t offset, size_t *ret_bytes,
 			  struct naos_error *err)
 {
+	struct reading reading = { .buffer = buffer, .bytes = bytes, .offset = offset };
 	bool shared = file->mode == NAOS_SEALED_SHARED; /* other writers may have changed state and size */
 	(void)(shared ? pthread_rwlock_wrlock(&file->lock) : pthread_rwlock_rdlock(&file->lock));
 	int rc = shared ? naos_file_refresh(file, err) : 0;
 	if (rc == 0)
-		rc = read_locked(file, buffer, bytes, offset, ret_bytes, err);
+		rc = read_locked(file, &reading, err);
+	if (rc == NAOS_E_INTEGRITY && shared)
+		rc = naos_file_whole(file, read_whole, &reading, err);
 	(void)pthread_rwlock_unlock(&file->lock);
-	for (bool changed = true; rc == NAOS_E_INTEGRITY && file->mode == NAOS_SEALED_READ && changed;) {
-		struct naos_error again;
-		(void)pthread_rwlock_wrlock(&file->lock);
-		int followed = follow_writer(file, &changed, &again);
-		if (followed == 0 && changed)
-			rc = read_locked(file, buffer, bytes, offset, ret_bytes, err);
-		(void)pthread_rwlock_unlock(&file->lock);
-		if (followed != 0)
-			break; /* the first error stands */
-	}
+	if (file->mode == NAOS_SEALED_READ)
+		rc = read_again(file, &reading, rc, err);
+	if (rc == 0)
+		*ret_bytes = reading.done;
 	return rc;
 }
 

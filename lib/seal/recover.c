@@ -223,12 +223,11 @@ int naos_file_recover(struct naos_sealed_file *file, struct naos_error *err)
 	if (rc == 0)
 		rc = give_back(file, err);
 	if (rc == 0)
-		rc = naos_file_put_map(file, 1, 0, file->filled, file->filled_count, err);
+		rc = naos_file_put_filled(file, err);
 	if (rc == 0)
 		rc = naos_file_store_flush(file, err);
 	if (rc != 0)
 		return rc;
-	file->filled_count = 0;
 	struct naos_state next = file->state;
 	rc = any_map_bits(file, &next.sparse, err);
 	if (rc != 0)

@@ -46,6 +46,11 @@ int naos_file_put_clean_state(struct naos_sealed_file *file, const struct naos_s
 	return rc;
 }
 
+int naos_file_refuse_failed(const struct naos_sealed_file *file, struct naos_error *err)
+{
+	return naos_error_set(err, file->failed, "%s: an earlier flush failed; close the file and open it again", file->store->name);
+}
+
 int naos_file_store_flush(struct naos_sealed_file *file, struct naos_error *err)
 {
 	if (file->failed)
@@ -95,14 +100,17 @@ int naos_file_refresh(struct naos_sealed_file *file, struct naos_error *err)
 	if (rc != 0 || !file->state.shared)
 		return rc;
 	file->maybe_sparse = true;
-	rc = naos_file_extent(file, &file->size, err);
-	if (rc != 0)
-		return rc;
-	/* rule 15: a tag page behind the last group was left by a truncation whose writer died */
+	return naos_file_extent(file, &file->size, err);
+}
+
+int naos_file_drop_stale_group(struct naos_sealed_file *file, struct naos_error *err)
+{
+	if (!file->state.shared)
+		return 0;
 	uint64_t chunks = naos_layout_chunks(file->size), last = naos_layout_group(chunks ? chunks - 1 : 0);
 	uint8_t page[NAOS_CHUNK_BYTES];
 	size_t got;
-	rc = file->store->ops->read(file->store, page, sizeof(page), naos_layout_tag_page(last + 1) * NAOS_CHUNK_BYTES, &got, err);
+	int rc = file->store->ops->read(file->store, page, sizeof(page), naos_layout_tag_page(last + 1) * NAOS_CHUNK_BYTES, &got, err);
 	if (rc == 0 && !naos_is_zero(page, got))
 		rc = naos_file_store_resize(file, naos_layout_physical(file->size), err);
 	return rc;

@@ -12,25 +12,68 @@ struct claim {
 	uint64_t first_chunk, last_chunk;
 };
 
-static int lock_claim(struct naos_sealed_file *file, const struct claim *claim, struct naos_error *err)
-{
-	const struct naos_store_ops *ops = file->store->ops;
-	if (file->mode != NAOS_SEALED_SHARED)
-		return 0;
-	int rc = ops->lock(file->store, NAOS_STATE_OFFSET, 2 * NAOS_SECTOR_BYTES,
-			   claim->whole ? NAOS_LOCK_EXCLUSIVE : NAOS_LOCK_SHARED, true, err);
-	if (rc == 0 && !claim->whole) {
-		uint64_t from = naos_layout_sector_offset(naos_layout_sector(claim->first_chunk));
-		uint64_t to = naos_layout_sector_offset(naos_layout_sector(claim->last_chunk)) + NAOS_SECTOR_BYTES;
-		rc = ops->lock(file->store, from, to - from, NAOS_LOCK_EXCLUSIVE, true, err);
-	}
-	return rc ? rc : naos_file_refresh(file, err);
-}
-
 static void unlock_claim(struct naos_sealed_file *file)
 {
 	if (file->mode == NAOS_SEALED_SHARED) /* everything but the writer's byte; failure would show at the next lock */
 		(void)file->store->ops->lock(file->store, 0, NAOS_WRITER_LOCK_OFFSET, NAOS_UNLOCK, true, NULL);
+}
+
+static int take_locks(struct naos_sealed_file *file, const struct claim *claim, struct naos_error *err)
+{
+	const struct naos_store_ops *ops = file->store->ops;
+	int rc = ops->lock(file->store, NAOS_STATE_OFFSET, 2 * NAOS_SECTOR_BYTES,
+			   claim->whole ? NAOS_LOCK_EXCLUSIVE : NAOS_LOCK_SHARED, true, err);
+	if (rc != 0 || claim->whole)
+		return rc;
+	uint64_t from = naos_layout_sector_offset(naos_layout_sector(claim->first_chunk));
+	uint64_t to = naos_layout_sector_offset(naos_layout_sector(claim->last_chunk)) + NAOS_SECTOR_BYTES;
+	return ops->lock(file->store, from, to - from, NAOS_LOCK_EXCLUSIVE, true, err);
+}
+
+/* Widens a claim that does not cover what its change will touch; *ret_wider false if it does. */
+static int widen(struct naos_sealed_file *file, struct claim *claim, bool *ret_wider, struct naos_error *err)
+{
+	uint64_t chunks = naos_layout_chunks(file->size), end = naos_layout_group(chunks ? chunks - 1 : 0);
+	uint64_t groups[] = { naos_layout_group(claim->first_chunk), naos_layout_group(claim->last_chunk) };
+	struct claim wide = { .first_chunk = naos_layout_first(groups[0]), .last_chunk = naos_layout_first(groups[1] + 1) - 1 };
+	bool hole = false;
+	*ret_wider = false;
+	/* a gap is filled first; a group is begun or filled up, behind which a dead writer may have left its tag page */
+	if (claim->first_chunk > chunks || naos_layout_group(claim->last_chunk + 1) > end)
+		wide.whole = true;
+	for (unsigned i = 0; i < 2 && !hole && !wide.whole; i++) {
+		int rc = naos_file_in_map(file, groups[i], &hole, err);
+		if (rc != 0)
+			return rc;
+	}
+	bool covered = claim->first_chunk == wide.first_chunk && claim->last_chunk == wide.last_chunk;
+	if (wide.whole || (hole && !covered)) { /* rule 9 writes the whole tag page */
+		*claim = wide;
+		*ret_wider = true;
+	}
+	return 0;
+}
+
+static int lock_claim(struct naos_sealed_file *file, const struct claim *wanted, struct naos_error *err)
+{
+	struct claim claim = *wanted;
+	if (file->mode != NAOS_SEALED_SHARED)
+		return 0;
+	for (;;) {
+		bool wider = false;
+		int rc = take_locks(file, &claim, err);
+		if (rc == 0)
+			rc = naos_file_refresh(file, err);
+		if (claim.whole)
+			return rc ? rc : naos_file_drop_stale_group(file, err);
+		if (rc == NAOS_E_INTEGRITY) /* perhaps a change half done by another: look again when there is none */
+			claim.whole = wider = true;
+		else if (rc == 0)
+			rc = widen(file, &claim, &wider, err);
+		if (!wider)
+			return rc;
+		unlock_claim(file);
+	}
 }
 
 static int begin(struct naos_sealed_file *file, const struct claim *claim, struct naos_error *err)
@@ -38,6 +81,8 @@ static int begin(struct naos_sealed_file *file, const struct claim *claim, struc
 	(void)pthread_rwlock_wrlock(&file->lock);
 	if (file->mode == NAOS_SEALED_READ)
 		return naos_error_set(err, NAOS_E_USAGE, "%s is open for reading only", file->store->name);
+	if (file->failed)
+		return naos_file_refuse_failed(file, err);
 	int rc = lock_claim(file, claim, err);
 	if (rc == 0)
 		rc = naos_file_begin_epoch(file, err);
@@ -135,13 +180,8 @@ int naos_sealed_file_write(struct naos_sealed_file *file, const void *buffer, si
 		return 0;
 	if (offset > NAOS_MAX_FILE_BYTES || bytes > NAOS_MAX_FILE_BYTES - offset)
 		return naos_error_set(err, NAOS_E_LIMIT, "%s: a file has at most 2^60 bytes", file->store->name);
-	struct claim claim = { .first_chunk = offset / NAOS_CHUNK_BYTES, .last_chunk = (offset + bytes - 1) / NAOS_CHUNK_BYTES };
+	const struct claim claim = { .first_chunk = offset / NAOS_CHUNK_BYTES, .last_chunk = (offset + bytes - 1) / NAOS_CHUNK_BYTES };
 	int rc = begin(file, &claim, err);
-	if (rc == 0 && file->mode == NAOS_SEALED_SHARED && claim.first_chunk > naos_layout_chunks(file->size)) {
-		unlock_claim(file); /* a gap is filled first, which needs the whole file */
-		claim.whole = true;
-		rc = lock_claim(file, &claim, err);
-	}
 	if (rc == 0)
 		rc = write_range(file, buffer, bytes, offset, err);
 	return end(file, rc);
@@ -257,11 +297,10 @@ int naos_file_sync(struct naos_sealed_file *file, struct naos_error *err)
 	int rc = naos_file_store_flush(file, err);
 	if (rc == 0)
 		rc = naos_file_give_back(file, err);
-	if (rc == 0 && file->filled_count)
-		rc = naos_file_put_map(file, 1, 0, file->filled, file->filled_count, err);
+	if (rc == 0)
+		rc = naos_file_put_filled(file, err);
 	if (rc != 0)
 		return rc;
-	file->filled_count = 0;
 	struct naos_state next = file->state;
 	next.size = next.durable_size = file->size;
 	rc = naos_file_put_state(file, &next, err);
@@ -270,12 +309,23 @@ int naos_file_sync(struct naos_sealed_file *file, struct naos_error *err)
 	return rc;
 }
 
+int naos_file_whole(struct naos_sealed_file *file, int (*then)(struct naos_sealed_file *file, void *context, struct naos_error *err),
+		    void *context, struct naos_error *err)
+{
+	const struct claim claim = { .whole = true };
+	int rc = lock_claim(file, &claim, err);
+	if (rc == 0)
+		rc = then(file, context, err);
+	unlock_claim(file);
+	return rc;
+}
+
 int naos_sealed_file_flush(struct naos_sealed_file *file, struct naos_error *err)
 {
 	const struct claim claim = { .whole = true };
 	(void)pthread_rwlock_wrlock(&file->lock);
 	int rc = 0;
-	if (file->dirty) {
+	if (file->dirty || file->mode == NAOS_SEALED_SHARED) { /* what others wrote, too, as fsync does */
 		rc = lock_claim(file, &claim, err);
 		if (rc == 0)
 			rc = naos_file_sync(file, err);
