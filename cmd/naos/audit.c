@@ -1,4 +1,4 @@
-/* naos audit verify, show, prove.  SPDX-License-Identifier: Apache-2.0 */
+/* naos audit verify, show, prove, cosign.  SPDX-License-Identifier: Apache-2.0 */
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -281,4 +281,45 @@ const struct naos_command naos_command_audit_prove = {
 	.path = "audit prove", .operands = "[SEQUENCE] [DIRECTORY]",
 	.summary = "Write a proof that a record is in the log, for someone who lacks the log",
 	.example = "naos audit prove 17 /var/lib/naos/audit > record-17.proof", .max_operands = 2, .options = prove_options, .run = run_prove,
+};
+
+/* ---- cosign */
+
+static int run_cosign(struct naos_invocation *invocation, struct naos_error *err)
+{
+	const struct naos_audit_witness witness = {
+		.key_path = naos_option_value(invocation, "key"),
+		.log_key_path = naos_option_value(invocation, "log-key"),
+		.state_path = naos_option_value(invocation, "state"),
+	};
+	const char *name = naos_option_value(invocation, "create");
+	naos_autofree char *note = NULL;
+	if (!witness.key_path)
+		return naos_error_set(err, NAOS_E_USAGE, "name the key of the witness: --key");
+	if (name)
+		return invocation->operand_count > 0 ? naos_error_set(err, NAOS_E_USAGE, "--create makes a key and cosigns nothing")
+						     : naos_audit_witness_create(witness.key_path, name, err);
+	if (!witness.log_key_path || !witness.state_path || invocation->operand_count < 1)
+		return naos_error_set(err, NAOS_E_USAGE, "cosigning needs --log-key, --state and a checkpoint or proof");
+	int rc = naos_audit_cosign(&witness, invocation->operands[0], &note, err);
+	if (rc != 0)
+		return rc;
+	if (invocation->json)
+		return naos_print_json(json_pack("{s:s}", "checkpoint", note), err);
+	(void)fputs(note, stdout);
+	return 0;
+}
+
+static const struct naos_option cosign_options[] = {
+	{ "key", 'k', "FILE", "private key of the witness; its public key is FILE.pub" },
+	{ "log-key", 'l', "FILE", "public key of the log" },
+	{ "state", 's', "FILE", "the last checkpoint cosigned here; written anew each time" },
+	{ "create", 0, "NAME", "make the key of a witness of this name" },
+	{ 0 },
+};
+
+const struct naos_command naos_command_audit_cosign = {
+	.path = "audit cosign", .operands = "[FILE]", .summary = "As a witness on another host, sign that an audit log only grows",
+	.example = "naos audit cosign --key w.key --log-key key.pub --state last.checkpoint log.proof > cosigned.checkpoint",
+	.max_operands = 1, .options = cosign_options, .run = run_cosign,
 };

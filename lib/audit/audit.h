@@ -99,4 +99,17 @@ int naos_audit_proof_open(const char *proof_path, const char *key_path, struct n
 			  struct naos_error *err) naos_must_check;
 void naos_audit_proof_clear(struct naos_audit_proof *proof);
 
+/* A witness on another host: all it keeps is its key and the last checkpoint that it cosigned. */
+struct naos_audit_witness {
+	const char *key_path;     /* private key; the public one is KEY_PATH.pub */
+	const char *log_key_path; /* public key of the log */
+	const char *state_path;   /* the last cosigned checkpoint; absent before the first, which is taken on trust */
+};
+/* Makes the key of a witness; NAOS_E_EXISTS rather than replacing one. */
+int naos_audit_witness_create(const char *key_path, const char *name, struct naos_error *err) naos_must_check;
+/* Cosigns what `offer_path` holds: a checkpoint (the first, or the last one again) or a proof that the log continues the last
+ * one.  *ret_note is the cosigned checkpoint, for the caller to free.  NAOS_E_INTEGRITY if the log was cut or rewritten. */
+int naos_audit_cosign(const struct naos_audit_witness *witness, const char *offer_path, char **ret_note, struct naos_error *err)
+	naos_must_check;
+
 #endif

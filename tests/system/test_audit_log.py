@@ -285,6 +285,51 @@ def test_a_proof_is_checked_without_the_log(naos, log, tmp_path):
     assert "--key" in naos.fails(2, "audit", "verify", "--proof", proof)
 
 
+def test_a_witness_signs_only_what_continues_the_last(naos, log, tmp_path):
+    write(log, count=5)
+    witness, state, offer, cosigned = tmp_path / "w.key", tmp_path / "state", tmp_path / "offer", tmp_path / "cosigned"
+    key = log / "key.pub"
+    words = ("audit", "cosign", "--key", witness, "--log-key", key, "--state", state)
+    naos.ok("audit", "cosign", "--key", witness, "--create", "witness.example/w1")
+    naos.fails(1, "audit", "cosign", "--key", witness, "--create", "witness.example/w1")
+    assert witness.stat().st_mode & 0o777 == 0o600
+    before = int(time.time())
+    cosigned.write_text(naos.ok(*words, log / "checkpoint"))
+    assert cosigned.read_text() == state.read_text()
+    _, size, _ = audit_reader.parse_checkpoint(cosigned.read_text(), audit_reader.parse_key((tmp_path / "w.key.pub").read_text()))
+    assert size == 5
+    status, found = verdict(naos, log, "--checkpoint", cosigned, "--witness", tmp_path / "w.key.pub")
+    assert status == 0 and before <= found["witness_unix_s"] <= time.time()
+    naos.fails(4, "audit", "verify", "--checkpoint", log / "checkpoint", "--witness", tmp_path / "w.key.pub", log)  # not cosigned
+    naos.ok(*words, log / "checkpoint")  # the same again
+    # it grows: only with a proof
+    write(log, name="more", count=300, threads=2)
+    assert "needs a proof" in naos.fails(2, *words, log / "checkpoint")
+    offer.write_text(naos.ok("audit", "prove", "--since", state, log))
+    cosigned.write_text(naos.ok(*words, offer))
+    assert verdict(naos, log, "--checkpoint", cosigned, "--witness", tmp_path / "w.key.pub")[1]["earlier_records"] == 605
+    assert "begins at another checkpoint" in naos.fails(2, *words, write_next_proof(naos, log, tmp_path))
+    # the holder of the log's key rewrites it, at the same size and at a larger one
+    forged = tmp_path / "forged"
+    for count in (605, 606):
+        shutil.rmtree(forged, ignore_errors=True)
+        forged.mkdir()
+        shutil.copy(log / "key", forged / "key")
+        write(forged, name="forged", count=count)
+        naos.fails(4 if count == 605 else 2, *words, forged / "checkpoint")
+        naos.fails(4, "audit", "prove", "--since", state, forged)
+    assert state.read_text() == cosigned.read_text()
+
+
+def write_next_proof(naos, log, tmp_path):
+    """A good proof, but one that begins after the witness's last checkpoint."""
+    write(log, name="next")
+    shutil.copy(log / "checkpoint", tmp_path / "between")
+    write(log, name="last")
+    (tmp_path / "gap").write_text(naos.ok("audit", "prove", "--since", tmp_path / "between", log))
+    return tmp_path / "gap"
+
+
 def test_show_filters(naos, log):
     write(log, name="alice", count=3)
     write(log, name="bob\n", count=2)
@@ -320,27 +365,26 @@ def small_disk(tmp_path):
     if done.returncode != 0:
         pytest.skip("no small tmpfs can be mounted (not root)")
     yield path
-    subprocess.run(["umount", path], check=True)
+    subprocess.run(["umount", "-l", path], check=True)
 
 
 def test_a_full_disk_refuses_records_and_loses_none(naos, small_disk):
     log = small_disk / "audit"
     acknowledged = write(log, name="before", count=3)
     writer = subprocess.Popen([WRITER, log, "w", "4", "200"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    refusal = ""
-    filler = open(small_disk / "filler", "wb", buffering=0)
-    while not refusal:  # until a record was refused
-        try:
-            filler.write(b"x" * 4096)
-        except OSError:
-            refusal = writer.stderr.readline()
-            break
-        time.sleep(0.001)
-    assert re.match(r"-33 audit log .*: No space left on device", refusal), refusal
-    assert verdict(naos, log)[0] == 0
-    filler.close()
-    (small_disk / "filler").unlink()
-    acknowledged += writer.communicate(timeout=120)[0].split()
+    try:
+        with open(small_disk / "filler", "wb", buffering=0) as filler, pytest.raises(OSError):
+            while True:
+                filler.write(b"x" * 4096)
+                time.sleep(0.001)
+        refusal = writer.stderr.readline()  # it waits here until a record was refused
+        assert re.match(r"-33 audit log .*: No space left on device", refusal), refusal
+        assert verdict(naos, log)[0] == 0
+        (small_disk / "filler").unlink()
+        acknowledged += writer.communicate(timeout=120)[0].split()
+    finally:
+        writer.kill()
+        writer.wait()
     assert writer.returncode == 33 and len(acknowledged) == 803
     records = audit_reader.verify(log)
     assert sorted(objects(records)) == sorted(acknowledged)

@@ -149,8 +149,17 @@ static void leave_torn_tail(const char *bytes)
 	assert_int_equal(fclose(file), 0);
 }
 
+static void assert_nothing_pending(void)
+{
+	const struct naos_audit_check check = { .key_path = NULL };
+	struct naos_audit_report report;
+	assert_ok(naos_audit_verify(dir, &check, &report, &err), &err);
+	assert_int_equal(report.pending_bytes, 0);
+}
+
 static void a_torn_tail_is_cut_and_recorded(void **state)
 {
+	static char long_tail[2000];
 	struct naos_audit_log *log = open_log(true);
 	uint8_t *data;
 	size_t bytes;
@@ -159,6 +168,7 @@ static void a_torn_tail_is_cut_and_recorded(void **state)
 	leave_torn_tail("{\"format\":1,\"half\":true}\n{\"for");
 	naos_audit_close(open_log(false));
 	assert_int_equal(size_on_disk(), 3);
+	assert_nothing_pending();
 	assert_ok(naos_io_read_file(AT_FDCWD, in_dir("records/000.jsonl"), 10000, &data, &bytes, &err), &err);
 	assert_null(strstr((char *)data, "half"));
 	assert_non_null(strstr((char *)data, "\"action\":\"audit.recover\""));
@@ -166,6 +176,57 @@ static void a_torn_tail_is_cut_and_recorded(void **state)
 	free(data);
 	naos_audit_close(open_log(false));
 	assert_int_equal(size_on_disk(), 3); /* once */
+
+	/* a tail longer than the record of its cutting */
+	memset(long_tail, 'x', sizeof(long_tail) - 1);
+	leave_torn_tail(long_tail);
+	naos_audit_close(open_log(false));
+	assert_int_equal(size_on_disk(), 4);
+	assert_nothing_pending();
+}
+
+/* A commit that reached the next bundle and its tiles before the process died. */
+static void a_torn_tail_over_bundles_is_cut(void **state)
+{
+	static struct naos_audit_event events[300];
+	struct naos_audit_log *log = open_log(true);
+	uint8_t *old;
+	size_t bytes;
+	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(events); i++)
+		events[i] = event;
+	append_times(log, 3);
+	assert_ok(naos_io_read_file(AT_FDCWD, in_dir("checkpoint"), 1000, &old, &bytes, &err), &err);
+	assert_ok(naos_audit_append_many(log, events, NAOS_ARRAY_LENGTH(events), &err), &err);
+	naos_audit_close(log);
+	assert_ok(naos_io_replace_file(AT_FDCWD, in_dir("checkpoint"), old, bytes, 0600, &err), &err); /* as if not yet replaced */
+	free(old);
+	naos_audit_close(open_log(false));
+	assert_int_equal(size_on_disk(), 4);
+	assert_nothing_pending();
+	assert_int_not_equal(access(in_dir("records/001.jsonl"), F_OK), 0);
+	assert_int_not_equal(access(in_dir("tile/0/001"), F_OK), 0);
+	assert_int_not_equal(access(in_dir("tile/1/000"), F_OK), 0);
+	log = open_log(false);
+	assert_ok(naos_audit_append_many(log, events, NAOS_ARRAY_LENGTH(events), &err), &err);
+	naos_audit_close(log);
+	assert_nothing_pending();
+	assert_int_equal(size_on_disk(), 304);
+}
+
+/* After a power cut the last tile of level 0 may lack what its records have. */
+static void a_lost_tile_is_written_again(void **state)
+{
+	struct naos_audit_log *log = open_log(true);
+	append_times(log, 9);
+	naos_audit_close(log);
+	assert_int_equal(truncate(in_dir("tile/0/000"), 40), 0);
+	naos_audit_close(open_log(false));
+	assert_int_equal(size_on_disk(), 10); /* and says so */
+	assert_nothing_pending();
+	assert_int_equal(unlink(in_dir("tile/0/000")), 0);
+	naos_audit_close(open_log(false));
+	assert_int_equal(size_on_disk(), 11);
+	assert_nothing_pending();
 }
 
 static void changed_records_stop_the_writer(void **state)
@@ -206,6 +267,41 @@ static void a_full_disk_refuses_and_leaves_the_log_usable(void **state)
 	assert_int_equal(size_on_disk(), size + 1); /* nothing to recover */
 }
 
+/* What a failed commit wrote is taken back, at once or as soon as it can be. */
+static void a_failed_batch_leaves_nothing(void **state)
+{
+	static struct naos_audit_event events[300];
+	struct naos_audit_log *log = open_log(true);
+	struct rlimit old, small;
+	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(events); i++)
+		events[i] = event;
+	append_times(log, 2);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_true(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+	small = old;
+	small.rlim_cur = 20000; /* in the middle of the first bundle */
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	int rc = naos_audit_append_many(log, events, NAOS_ARRAY_LENGTH(events), &err);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_code(rc, NAOS_E_AUDIT);
+	assert_nothing_pending();
+	append_times(log, 1);
+	assert_int_equal(size_on_disk(), 3);
+
+	assert_int_equal(mkdir(in_dir("records/001.jsonl"), 0700), 0); /* the second bundle can't be made, nor cleared away */
+	assert_code(naos_audit_append_many(log, events, NAOS_ARRAY_LENGTH(events), &err), NAOS_E_AUDIT);
+	assert_code(naos_audit_append(log, &event, &err), NAOS_E_AUDIT);
+	assert_int_equal(size_on_disk(), 3);
+	assert_int_equal(rmdir(in_dir("records/001.jsonl")), 0);
+	append_times(log, 1);
+	assert_int_equal(size_on_disk(), 4);
+	assert_nothing_pending();
+	assert_ok(naos_audit_append_many(log, events, NAOS_ARRAY_LENGTH(events), &err), &err);
+	assert_int_equal(size_on_disk(), 304);
+	naos_audit_close(log);
+	assert_nothing_pending();
+}
+
 #define THREADS 8
 #define EACH 40
 
@@ -234,7 +330,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		t(a_log_keeps_its_records_over_reopening), t(batches_of_any_size_are_one_commit), t(what_is_no_log_is_refused),
 		t(a_key_may_lie_elsewhere_and_must_be_the_right_one), t(a_torn_tail_is_cut_and_recorded),
-		t(changed_records_stop_the_writer), t(a_full_disk_refuses_and_leaves_the_log_usable), t(threads_share_commits),
+		t(a_torn_tail_over_bundles_is_cut), t(a_lost_tile_is_written_again),
+		t(changed_records_stop_the_writer), t(a_full_disk_refuses_and_leaves_the_log_usable),
+		t(a_failed_batch_leaves_nothing), t(threads_share_commits),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
