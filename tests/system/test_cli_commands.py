@@ -156,27 +156,34 @@ def test_a_reader_that_goes_away_is_no_error_and_a_full_disk_is(naos):
         assert "cannot write to standard output" in naos.fails(1, "help", stdout=full)
 
 
+def run_probed(naos, code, shell):
+    """Runs a shell line in which $0 is naos, with C code that runs in it as it ends and writes to $PROBE; returns what it wrote."""
+    source, library, report = (naos.directory / f"probe.{end}" for end in ("c", "so", "txt"))
+    source.write_text("#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n#include <sys/resource.h>\n"
+                      "__attribute__((destructor)) static void at_end(void)\n"
+                      '{ FILE *out = fopen(getenv("PROBE"), "w"); ' + code + " fclose(out); }\n")
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", library, source], check=True)
+    env = dict(naos.env, PROBE=str(report), ASAN_OPTIONS="verify_asan_link_order=0:disable_coredump=0")
+    script = f'{shell}'.replace("$0", f'LD_PRELOAD="{library}" "{NAOS}"')
+    done = subprocess.run(["sh", "-c", script], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    return done, report.read_text()
+
+
 def test_closed_standard_descriptors_are_not_taken_by_other_files(naos):
+    code = 'for (int i = 0; i < 3; i++) { char path[99], name[32]; sprintf(name, "/proc/self/fd/%d", i); ' \
+           'ssize_t n = readlink(name, path, 98); path[n > 0 ? n : 0] = 0; fprintf(out, "%s\\n", path); }'
     for closed in ("0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"):
-        done = subprocess.run(["sh", "-c", f'exec "$0" config show {closed}', NAOS], env=naos.env, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=60)
+        done, report = run_probed(naos, code, f"$0 config show {closed}")
         assert done.returncode == (1 if "1>&-" in closed else 0), (closed, done)
+        for number, target in enumerate(report.splitlines()):
+            if f"{number}<&-" in closed or f"{number}>&-" in closed:
+                assert target == "/dev/null", (closed, report)
 
 
 def test_no_core_file_is_written(naos):
-    script = f'ulimit -c unlimited; exec "{NAOS}" help --words'
-    probe = naos.directory / "probe.so"
-    source = naos.directory / "probe.c"
-    source.write_text("""
-        #include <stdio.h>
-        #include <sys/resource.h>
-        __attribute__((destructor)) static void at_end(void)
-        { struct rlimit l; getrlimit(RLIMIT_CORE, &l); fprintf(stderr, "core %lu\\n", (unsigned long)l.rlim_cur); }
-    """)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", probe, source], check=True)
-    env = dict(naos.env, LD_PRELOAD=str(probe), ASAN_OPTIONS="verify_asan_link_order=0")
-    done = subprocess.run(["sh", "-c", script], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
-    assert done.returncode == 0 and "core 0" in done.stderr.splitlines(), done.stderr
+    code = 'struct rlimit l; getrlimit(RLIMIT_CORE, &l); fprintf(out, "%lu", (unsigned long)l.rlim_cur);'
+    done, report = run_probed(naos, code, "ulimit -c unlimited; $0 help --words")
+    assert (done.returncode, report) == (0, "0")
 
 
 def test_config_show_names_the_line_of_each_value_and_can_be_read_again(naos):
