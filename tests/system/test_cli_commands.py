@@ -131,6 +131,7 @@ def test_common_options_stand_before_and_behind_the_command(naos):
 
 def test_with_json_an_error_is_one_object_on_standard_error(naos):
     naos.config.write_text("[engine]\nbackend = fast\n")
+    assert json.loads(naos.fails(2, "config", "show", "--jso"))["level"] == "error"
     for words in (["config", "show"], ["config", "shwo"], ["config", "show", "--bad"]):
         done = naos("--json", *words)
         assert (done.returncode, done.stdout) == (2, "")
@@ -221,3 +222,8 @@ def test_a_configuration_that_can_not_be_read_is_an_error(naos):
     assert "cannot open" in naos.fails(1, "config", "show")
     naos.config.mkdir()
     naos.fails(1, "config", "show")
+
+
+def test_drop_ins_that_can_not_be_listed_are_an_error(naos):
+    (naos.directory / "naos.conf.d").symlink_to("naos.conf.d")
+    assert "cannot read the drop-ins" in naos.fails(1, "config", "show")
