@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* What was found beyond the checkpoint. */
 struct tail {
@@ -82,8 +83,10 @@ static void cut_tiles(const struct naos_audit_log *log)
 		uint64_t hashes = log->tree.size >> (8 * level), number = hashes / NAOS_TILE_HASHES;
 		unsigned width = (unsigned)(hashes % NAOS_TILE_HASHES);
 		if (width > 0) {
+			const off_t bytes = (off_t)(width * sizeof(struct naos_hash));
+			struct stat status;
 			naos_autoclose int fd = openat(log->dir_fd, naos_tile_path(level, number++, path), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-			if (fd >= 0 && ftruncate(fd, (off_t)(width * sizeof(struct naos_hash))) != 0)
+			if (fd >= 0 && fstat(fd, &status) == 0 && status.st_size > bytes && ftruncate(fd, bytes) != 0)
 				continue; /* harmless: later hashes are written over it */
 		}
 		while (unlinkat(log->dir_fd, naos_tile_path(level, number++, path), 0) == 0)
@@ -119,13 +122,12 @@ static void take_note(struct naos_audit_log *log, uint64_t known_size, const str
 			       log->tree.size - known_size);
 }
 
-int naos_audit_recover(struct naos_audit_log *log, bool after_crash, struct naos_error *err)
+static int recover(struct naos_audit_log *log, uint64_t known_size, bool after_crash, struct naos_error *err)
 {
 	naos_autocheckpoint struct naos_checkpoint checkpoint = { .note = NULL };
 	naos_autobundle struct naos_bundle bundle = { .data = NULL };
 	struct naos_hash hashes[NAOS_TILE_HASHES], root;
 	struct tail tail = { .mended = false };
-	uint64_t known_size = log->tree.size;
 	int rc = naos_checkpoint_read(log->dir_fd, NAOS_CHECKPOINT_FILE, &log->signer.verifier, &checkpoint, err);
 	if (rc != 0)
 		return rc;
@@ -155,4 +157,13 @@ int naos_audit_recover(struct naos_audit_log *log, bool after_crash, struct naos
 	take_note(log, known_size, &tail, after_crash);
 	log->stale = false;
 	return 0;
+}
+
+int naos_audit_recover(struct naos_audit_log *log, bool after_crash, struct naos_error *err)
+{
+	uint64_t known_size = log->tree.size;
+	int rc = recover(log, known_size, after_crash, err);
+	if (rc != 0)
+		log->tree.size = known_size; /* what this process knows, until a later attempt succeeds */
+	return rc;
 }
