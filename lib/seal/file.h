@@ -95,7 +95,8 @@ int naos_file_put_map(struct naos_sealed_file *file, uint64_t first_hole, uint64
 /* First group ≥ group and < limit that is not wholly a hole by the map (or limit). */
 int naos_file_skip_map_holes(struct naos_sealed_file *file, uint64_t group, uint64_t limit, uint64_t *ret_group,
 			     struct naos_error *err) naos_must_check;
-bool naos_file_is_filled(const struct naos_sealed_file *file, uint64_t group);
+/* Whether a group (≥ 1) has any entry, whatever the map says. */
+int naos_file_has_tags(struct naos_sealed_file *file, uint64_t group, bool *ret, struct naos_error *err) naos_must_check;
 int naos_file_remember_filled(struct naos_sealed_file *file, uint64_t group, struct naos_error *err) naos_must_check;
 /* Clears the bits of the groups that are remembered as filled, after a flush. */
 int naos_file_put_filled(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;

@@ -102,25 +102,33 @@ int naos_file_put_map(struct naos_sealed_file *file, uint64_t first_hole, uint64
 	return 0;
 }
 
+int naos_file_has_tags(struct naos_sealed_file *file, uint64_t group, bool *ret, struct naos_error *err)
+{
+	uint8_t page[NAOS_CHUNK_BYTES];
+	size_t got;
+	int rc = file->store->ops->read(file->store, page, sizeof(page), naos_layout_tag_page(group) * NAOS_CHUNK_BYTES, &got, err);
+	if (rc == 0)
+		*ret = !naos_is_zero(page, got);
+	return rc;
+}
+
 int naos_file_skip_map_holes(struct naos_sealed_file *file, uint64_t group, uint64_t limit, uint64_t *ret_group, struct naos_error *err)
 {
 	/* groups before the next allocated block have zero tag pages: only their bits need be looked at */
 	uint64_t data_offset = 0;
 	for (; group < limit; group++) {
 		uint64_t tag_offset = naos_layout_tag_page(group) * NAOS_CHUNK_BYTES;
-		bool hole;
+		bool hole, tags;
 		if (tag_offset + NAOS_CHUNK_BYTES > data_offset) {
 			int rc = file->store->ops->next_data(file->store, tag_offset, &data_offset, err);
 			if (rc != 0)
 				return rc;
 		}
 		if (tag_offset + NAOS_CHUNK_BYTES > data_offset) {
-			uint8_t page[NAOS_CHUNK_BYTES];
-			size_t got;
-			int rc = file->store->ops->read(file->store, page, sizeof(page), tag_offset, &got, err);
+			int rc = naos_file_has_tags(file, group, &tags, err);
 			if (rc != 0)
 				return rc;
-			if (!naos_is_zero(page, got))
+			if (tags)
 				break;
 		}
 		int rc = naos_file_in_map(file, group, &hole, err);
@@ -147,12 +155,6 @@ static size_t filled_index(const struct naos_sealed_file *file, uint64_t group)
 	return low;
 }
 
-bool naos_file_is_filled(const struct naos_sealed_file *file, uint64_t group)
-{
-	size_t at = filled_index(file, group);
-	return at < file->filled_count && file->filled[at] == group;
-}
-
 int naos_file_remember_filled(struct naos_sealed_file *file, uint64_t group, struct naos_error *err)
 {
 	size_t at = filled_index(file, group);
@@ -177,13 +179,11 @@ static int forget_cut_groups(struct naos_sealed_file *file, struct naos_error *e
 {
 	size_t kept = 0;
 	for (size_t i = 0; i < file->filled_count; i++) {
-		uint8_t page[NAOS_CHUNK_BYTES];
-		size_t got;
-		uint64_t offset = naos_layout_tag_page(file->filled[i]) * NAOS_CHUNK_BYTES;
-		int rc = file->store->ops->read(file->store, page, sizeof(page), offset, &got, err);
+		bool tags;
+		int rc = naos_file_has_tags(file, file->filled[i], &tags, err);
 		if (rc != 0)
 			return rc;
-		if (!naos_is_zero(page, got))
+		if (tags)
 			file->filled[kept++] = file->filled[i];
 	}
 	file->filled_count = kept;

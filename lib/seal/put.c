@@ -187,7 +187,14 @@ static int flush_in_flight(struct naos_sealed_file *file, struct batch *batch, s
 		step->replace = step->dead || !flush;
 		ask |= flush;
 	}
-	return ask ? naos_file_store_flush(file, err) : 0;
+	int rc = ask ? naos_file_store_flush(file, err) : 0;
+	for (size_t i = 0; ask && rc == 0 && i < batch->count; i++) { /* the flush made this writer's other versions durable, too */
+		struct step *step = &batch->steps[i];
+		const struct naos_entry *newer, *older;
+		naos_entry_sort(naos_sector_pair(step->sector, step->change->chunk), &newer, &older);
+		step->replace = step->replace && (step->dead || !is_durable(file, step->change->chunk, newer));
+	}
+	return rc;
 }
 
 /* Number, nonce and place of each new version; encrypts data into the scratch buffer. */

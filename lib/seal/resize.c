@@ -46,13 +46,15 @@ int naos_file_extend(struct naos_sealed_file *file, uint64_t size, struct naos_e
 {
 	uint64_t old = file->size, chunks = naos_layout_chunks(old), target = naos_layout_chunks(size);
 	uint64_t last = naos_layout_group(chunks ? chunks - 1 : 0), tail = naos_layout_group(target - 1), physical;
-	bool mapped;
+	bool mapped, tags = true;
 	int rc = old % NAOS_CHUNK_BYTES ? lengthen_last(file, size, err) : 0;
 	if (rc == 0)
 		rc = naos_file_in_map(file, last, &mapped, err);
+	if (rc == 0 && mapped) /* filled by this or another writer, its bit not yet cleared? */
+		rc = naos_file_has_tags(file, last, &tags, err);
 	if (rc != 0)
 		return rc;
-	mapped = mapped && !naos_file_is_filled(file, last);
+	mapped = mapped && !tags;
 	if (!mapped) {
 		uint64_t end = naos_layout_first(last + 1);
 		rc = put_holes(file, chunks, target < end ? target : end, size, err);

@@ -108,10 +108,9 @@ int naos_file_drop_stale_group(struct naos_sealed_file *file, struct naos_error 
 	if (!file->state.shared)
 		return 0;
 	uint64_t chunks = naos_layout_chunks(file->size), last = naos_layout_group(chunks ? chunks - 1 : 0);
-	uint8_t page[NAOS_CHUNK_BYTES];
-	size_t got;
-	int rc = file->store->ops->read(file->store, page, sizeof(page), naos_layout_tag_page(last + 1) * NAOS_CHUNK_BYTES, &got, err);
-	if (rc == 0 && !naos_is_zero(page, got))
+	bool stale;
+	int rc = naos_file_has_tags(file, last + 1, &stale, err);
+	if (rc == 0 && stale)
 		rc = naos_file_store_resize(file, naos_layout_physical(file->size), err);
 	return rc;
 }

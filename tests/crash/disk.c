@@ -381,8 +381,10 @@ static int store_resize(struct naos_store *store, uint64_t bytes, struct naos_er
 	int rc = gone(store, err);
 	if (rc != 0)
 		return rc;
+	if (bytes == disk->now.bytes)
+		return 0;
 	disk->calls++;
-	disk->changes += disk->now.bytes != bytes;
+	disk->changes++;
 	set_length(disk, bytes);
 	tell(disk, DISK_RESIZE, store, bytes, 0);
 	return 0;
@@ -406,7 +408,9 @@ static int store_deallocate(struct naos_store *store, uint64_t offset, uint64_t 
 	uint64_t left = offset < disk->now.bytes ? disk->now.bytes - offset : 0;
 	size_t before = disk->log_count;
 	change(disk, offset, bytes < left ? bytes : left, NULL);
-	disk->changes += disk->log_count != before;
+	if (disk->log_count == before) /* nothing was there */
+		return 0;
+	disk->changes++;
 	tell(disk, DISK_DEALLOCATE, store, offset, bytes);
 	return 0;
 }
