@@ -26,7 +26,7 @@ GROUP0_CHUNKS = 18
 MAP_GROUPS = 31744
 MAX_SIZE = 1 << 60
 CLEAN, SPARSE, SHARED = 1, 2, 4
-KEY_BYTES = {1: 16, 2: 32}
+KEY_BYTES = {1: 16, 2: 32}  # by algorithm
 
 
 class SealedFileError(Exception):
@@ -78,10 +78,8 @@ def sector_offset(group, place):
 
 
 def physical_size(size):
-    if size == 0:
-        return 4096
     last = (size - 1) // CHUNK
-    return 4096 * chunk_page(last) + size - last * CHUNK
+    return 4096 * chunk_page(last) + size - last * CHUNK if size else 4096
 
 
 # Keys (section 3)
@@ -161,11 +159,12 @@ class SealedFile:
         if len(page) < 4096:
             raise SealedFileError("FORMAT", "the file is too short for a sealed file")
         self._read_header(page, algorithm, fileset_id)
+        slots = self._read_fek_slots(page, attribute)
         self.keys = keys_for(fek, self.algorithm, self.file_id, self.fileset_id)
         if not hmac.compare_digest(self.keys.commitment, page[48:80]):
             raise SealedFileError("WRONG_KEY", "the key is not the key of this file")
         self._pick_state(page)
-        self._check_fek_slots(page, attribute)
+        self.blobs = [self._check_fek_slot(name, slot) for name, slot in slots.items()]
         self.size = self.state.size
         if self.state.clean:
             if self.physical != physical_size(self.size):
@@ -213,27 +212,25 @@ class SealedFile:
             raise damage("both state slots are empty")
         if len(slots) == 1 and not slots[0].clean:
             raise damage("one state slot is missing")
-        if len(slots) == 2 and abs(slots[0].seq - slots[1].seq) != 1:
-            raise damage("the two states do not follow each other")
+        if len(slots) == 2 and abs(slots[0].seq - slots[1].seq) > 3:
+            raise damage("the two states are too far apart")
         self.state = max(slots, key=lambda s: s.seq)
 
-    def _check_fek_slots(self, page, attribute):
-        self.blobs = []
-        for index in range(4):
-            slot = page[1536 + 256 * index:1792 + 256 * index]
-            if not zero(slot):
-                self.blobs.append(self._fek_slot(slot, f"FEK slot {index}"))
+    def _read_fek_slots(self, page, attribute):
+        """Slots that are used, by name. Needs no key."""
+        slots = {f"FEK slot {i}": page[1536 + 256 * i:1792 + 256 * i] for i in range(4)}
+        slots = {name: slot for name, slot in slots.items() if not zero(slot)}
         if attribute is not None:
-            blob = self._fek_slot(attribute, "the attribute user.naos.key")
-            self.blobs = self.blobs or [blob]
-        if not self.blobs:
+            slots["the attribute user.naos.key"] = attribute
+        if not slots:
             raise damage("the wrapped key is gone from page 0 and from the attribute")
+        for name, slot in slots.items():
+            checksum = hashlib.sha256(b"naos/sf/1/slot\0\0" + self.file_id + slot[:216]).digest()[:8]
+            if len(slot) != 256 or slot[216:224] != checksum:
+                raise damage(f"{name} is damaged or of another file")
+        return slots
 
-    def _fek_slot(self, slot, name):
-        if len(slot) != 256:
-            raise damage(f"{name} has {len(slot)} bytes")
-        if hashlib.sha256(b"naos/sf/1/slot\0\0" + self.file_id + slot[:216]).digest()[:8] != slot[216:224]:
-            raise damage(f"{name}: wrong checksum")
+    def _check_fek_slot(self, name, slot):
         if not hmac.compare_digest(slot[224:], mac(self.keys.header, slot[:224])):
             raise damage(f"{name} is not authentic")
         generation, size, reserved = struct.unpack_from("<IHH", slot)
