@@ -92,7 +92,8 @@ static void key_release(struct naos_gcm_key *key)
 {
 }
 
-static int seal(const struct naos_gcm_key *key, const struct naos_gcm_message *messages, size_t count, struct naos_error *err)
+static int seal_messages(const struct naos_gcm_key *key, const struct naos_gcm_message *messages, size_t count,
+			 struct naos_error *err)
 {
 	const struct functions *functions = functions_of(key);
 	const struct gcm_key_data *data = data_of(key);
@@ -104,7 +105,7 @@ static int seal(const struct naos_gcm_key *key, const struct naos_gcm_message *m
 	return 0;
 }
 
-static int open(const struct naos_gcm_key *key, struct naos_gcm_message *messages, size_t count, struct naos_error *err)
+static int open_messages(const struct naos_gcm_key *key, struct naos_gcm_message *messages, size_t count, struct naos_error *err)
 {
 	const struct functions *functions = functions_of(key);
 	const struct gcm_key_data *data = data_of(key);
@@ -161,7 +162,7 @@ static void stream_release(struct naos_gcm_stream *stream)
 #define ROW(index, path_name) \
 	{ .name = "ipsec-mb " path_name, .family = "ipsec-mb", .code = &paths[index], \
 	  .prepared_bytes = sizeof(struct gcm_key_data), .stream_bytes = sizeof(struct gcm_context_data), \
-	  .start = start, .key_prepare = key_prepare, .key_release = key_release, .seal = seal, .open = open, \
+	  .start = start, .key_prepare = key_prepare, .key_release = key_release, .seal = seal_messages, .open = open_messages, \
 	  .stream_start = stream_start, .stream_update = stream_update, .stream_finish = stream_finish, \
 	  .stream_release = stream_release }
 

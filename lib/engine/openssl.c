@@ -89,7 +89,8 @@ static EVP_CIPHER_CTX *context_new(const struct naos_gcm_key *key)
 {
 	const struct flavour *flavour = key->backend->code;
 	EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
-	if (context && EVP_CipherInit_ex2(context, flavour->ciphers[key->algorithm], naos_secret_view(key->prepared), NULL, 1, NULL) == 1)
+	const EVP_CIPHER *cipher = flavour->ciphers[key->algorithm];
+	if (context && EVP_CipherInit_ex2(context, cipher, naos_secret_view(key->prepared), NULL, 1, NULL) == 1)
 		return context;
 	EVP_CIPHER_CTX_free(context);
 	return NULL;
@@ -187,7 +188,8 @@ static bool end_opening(EVP_CIPHER_CTX *context, const uint8_t *tag, bool *ret_m
 	return true;
 }
 
-static int seal(const struct naos_gcm_key *key, const struct naos_gcm_message *messages, size_t count, struct naos_error *err)
+static int seal_messages(const struct naos_gcm_key *key, const struct naos_gcm_message *messages, size_t count,
+			 struct naos_error *err)
 {
 	EVP_CIPHER_CTX *context;
 	int rc = take(key, &context, err);
@@ -204,7 +206,7 @@ static int seal(const struct naos_gcm_key *key, const struct naos_gcm_message *m
 	return 0;
 }
 
-static int open(const struct naos_gcm_key *key, struct naos_gcm_message *messages, size_t count, struct naos_error *err)
+static int open_messages(const struct naos_gcm_key *key, struct naos_gcm_message *messages, size_t count, struct naos_error *err)
 {
 	EVP_CIPHER_CTX *context;
 	int rc = take(key, &context, err);
@@ -259,7 +261,7 @@ static void stream_release(struct naos_gcm_stream *stream)
 
 #define ROW(index, row_name, is_fips) \
 	{ .name = row_name, .family = "openssl", .fips = is_fips, .code = &flavours[index], .prepared_bytes = RAW_KEY_BYTES, \
-	  .start = start, .key_prepare = key_prepare, .key_release = key_release, .seal = seal, .open = open, \
+	  .start = start, .key_prepare = key_prepare, .key_release = key_release, .seal = seal_messages, .open = open_messages, \
 	  .stream_start = stream_start, .stream_update = stream_update, .stream_finish = stream_finish, \
 	  .stream_release = stream_release }
 

@@ -105,7 +105,8 @@ static int streams(const struct naos_gcm_key *key, struct work *work, const stru
 	return rc == NAOS_E_INTEGRITY ? 0 : NAOS_E_SELFTEST;
 }
 
-static int one_answer(const struct naos_engine_backend *backend, struct work *work, const struct answer *answer, struct naos_error *err)
+static int one_answer(const struct naos_engine_backend *backend, struct work *work, const struct answer *answer,
+		      struct naos_error *err)
 {
 	naos_autosecret struct naos_secret *secret = NULL;
 	naos_autogcmkey struct naos_gcm_key *key = NULL;
