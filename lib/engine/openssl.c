@@ -191,7 +191,7 @@ static bool end_opening(EVP_CIPHER_CTX *context, const uint8_t *tag, bool *ret_m
 static int seal_messages(const struct naos_gcm_key *key, const struct naos_gcm_message *messages, size_t count,
 			 struct naos_error *err)
 {
-	EVP_CIPHER_CTX *context;
+	EVP_CIPHER_CTX *context = NULL;
 	int rc = take(key, &context, err);
 	if (rc != 0)
 		return rc;
@@ -208,7 +208,7 @@ static int seal_messages(const struct naos_gcm_key *key, const struct naos_gcm_m
 
 static int open_messages(const struct naos_gcm_key *key, struct naos_gcm_message *messages, size_t count, struct naos_error *err)
 {
-	EVP_CIPHER_CTX *context;
+	EVP_CIPHER_CTX *context = NULL;
 	int rc = take(key, &context, err);
 	for (size_t i = 0; i < count; i++) {
 		struct naos_gcm_message *m = &messages[i];
@@ -230,7 +230,7 @@ static int open_messages(const struct naos_gcm_key *key, struct naos_gcm_message
 static int stream_start(struct naos_gcm_stream *stream, const uint8_t *nonce, const uint8_t *associated,
 			size_t associated_bytes, struct naos_error *err)
 {
-	EVP_CIPHER_CTX *context;
+	EVP_CIPHER_CTX *context = NULL;
 	int rc = take(stream->key, &context, err);
 	if (rc != 0)
 		return rc;
