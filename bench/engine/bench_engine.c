@@ -195,7 +195,7 @@ static void lane_create(struct lane *lane, enum naos_algorithm algorithm, size_t
 		die(err.message);
 	naos_secret_free(secret);
 	lane->manager = alloc_mb_mgr(0);
-	lane->data = aligned_alloc(64, 1024);
+	lane->data = aligned_alloc(64, (sizeof(*lane->data) + 63) / 64 * 64);
 	lane->evp = EVP_CIPHER_CTX_new();
 	if (!lane->manager || !lane->data || !lane->evp)
 		die("no memory");
