@@ -49,7 +49,10 @@ int naos_blob_decode(struct naos_cursor *in, struct naos_blob *ret, struct naos_
 	naos_cursor_get_zero(in, 2);
 	naos_cursor_get(in, blob.mek_id.bytes, sizeof(blob.mek_id.bytes));
 	blob.mek_version = naos_cursor_get_u32(in);
-	if (naos_cursor_ok(in) && !is_sound(&blob))
+	/* lengths are used only when they are known to be sound: a failed get fills with zeros what it was told to fill */
+	if (!naos_cursor_ok(in))
+		return naos_error_set(err, NAOS_E_FORMAT, "a wrapped key is cut short or its reserved bytes are not zero");
+	if (!is_sound(&blob))
 		return naos_error_set(err, NAOS_E_FORMAT, "a wrapped key with an unknown algorithm, a wrong length or no key named");
 	naos_cursor_get(in, blob.iv, blob.iv_bytes);
 	naos_cursor_get_zero(in, NAOS_BLOB_MAX_IV_BYTES - (size_t)blob.iv_bytes);

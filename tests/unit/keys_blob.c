@@ -92,13 +92,23 @@ static void nothing_unsound_is_encoded(void **state)
 
 static void every_cut_is_refused(void **state)
 {
-	struct naos_blob blob = example(), back;
-	uint8_t bytes[NAOS_BLOB_MAX_BYTES];
+	struct {
+		struct naos_blob blob;
+		uint8_t guard[256]; /* lengths of a cut blob were once used unchecked */
+	} back;
+	struct naos_blob blob = example();
+	uint8_t bytes[NAOS_BLOB_MAX_BYTES], guard[256];
 	size_t length = encode(&blob, bytes);
-	for (size_t cut = 0; cut < length; cut++) {
-		struct naos_cursor in = naos_cursor_reader(bytes, cut);
-		assert_code(naos_blob_decode(&in, &back, &err), NAOS_E_FORMAT);
-	}
+	memset(guard, 0x5a, sizeof(guard));
+	memcpy(back.guard, guard, sizeof(guard));
+	for (size_t cut = 0; cut < length; cut++)
+		for (unsigned lengths = 0; lengths < 2; lengths++) {
+			struct naos_cursor in = naos_cursor_reader(bytes, cut);
+			bytes[2] = lengths ? 255 : 12;
+			bytes[4] = lengths ? 255 : 64;
+			assert_code(naos_blob_decode(&in, &back.blob, &err), NAOS_E_FORMAT);
+			assert_memory_equal(back.guard, guard, sizeof(guard));
+		}
 }
 
 /* A changed byte is refused, or shows up in the decoded blob (where the tag finds it): none is without effect. */
