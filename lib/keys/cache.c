@@ -11,7 +11,6 @@ struct entry {
 	struct naos_store_row row;
 	uint64_t ahead; /* uses counted in the store and not yet made */
 	uint64_t step;
-	bool proven;
 };
 
 struct naos_key_cache {
@@ -232,22 +231,4 @@ int naos_key_cache_find(struct naos_key_cache *cache, const struct naos_uuid *me
 		*ret = entry->row;
 	(void)pthread_mutex_unlock(&cache->lock);
 	return rc;
-}
-
-bool naos_key_cache_is_proven(struct naos_key_cache *cache, const struct naos_mek *mek)
-{
-	(void)pthread_mutex_lock(&cache->lock);
-	const struct entry *entry = entry_by_id(cache, &mek->id, mek->version);
-	bool proven = entry && entry->proven;
-	(void)pthread_mutex_unlock(&cache->lock);
-	return proven;
-}
-
-void naos_key_cache_set_proven(struct naos_key_cache *cache, const struct naos_mek *mek)
-{
-	(void)pthread_mutex_lock(&cache->lock);
-	struct entry *entry = entry_by_id(cache, &mek->id, mek->version);
-	if (entry)
-		entry->proven = true;
-	(void)pthread_mutex_unlock(&cache->lock);
 }

@@ -24,8 +24,4 @@ int naos_key_cache_find(struct naos_key_cache *cache, const struct naos_uuid *me
 /* After a change through this process's store. */
 void naos_key_cache_refresh(struct naos_key_cache *cache);
 
-/* Whether the known answer of a key was checked in this process, and that it was. */
-bool naos_key_cache_is_proven(struct naos_key_cache *cache, const struct naos_mek *mek);
-void naos_key_cache_set_proven(struct naos_key_cache *cache, const struct naos_mek *mek);
-
 #endif

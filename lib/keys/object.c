@@ -187,7 +187,7 @@ static CK_OBJECT_HANDLE copy_key(struct naos_token *token, CK_OBJECT_HANDLE obje
 }
 
 /* Checks the key at its first use.  `objects` is held, so only one thread does it. */
-static int make_ready(struct naos_token *token, const struct naos_uuid *mek_id, uint32_t version, CK_OBJECT_HANDLE object,
+static int make_ready(struct naos_token *token, const struct naos_mek *mek, const struct naos_blob *proof, CK_OBJECT_HANDLE object,
 		      CK_OBJECT_HANDLE *ret, struct naos_error *err)
 {
 	char id[NAOS_UUID_TEXT_BYTES];
@@ -197,38 +197,45 @@ static int make_ready(struct naos_token *token, const struct naos_uuid *mek_id, 
 		return refused(token, "show the attributes of a key", rv, err);
 	if (fault)
 		return naos_error_set(err, NAOS_E_KEY_STATE, "token '%s': key %s version %u is refused: %s", token->label,
-				      naos_uuid_format(mek_id, id), version, fault);
-	*ret = copy_key(token, object);
+				      naos_uuid_format(&mek->id, id), mek->version, fault);
+	CK_OBJECT_HANDLE handle = copy_key(token, object);
+	int rc = naos_proof_check(token, handle, proof, err);
+	if (rc != 0) {
+		if (handle != object)
+			(void)token->module->functions->C_DestroyObject(token->anchor, handle);
+		return rc;
+	}
+	*ret = handle;
 	(void)pthread_mutex_lock(&token->lock);
-	struct naos_token_key *key = map_entry(token, mek_id, version);
+	struct naos_token_key *key = map_entry(token, &mek->id, mek->version);
 	if (key)
 		key->handle = *ret;
 	(void)pthread_mutex_unlock(&token->lock);
 	return 0;
 }
 
-int naos_token_key(struct naos_token *token, const struct naos_uuid *mek_id, uint32_t version, CK_OBJECT_HANDLE *ret,
+int naos_token_key(struct naos_token *token, const struct naos_mek *mek, const struct naos_blob *proof, CK_OBJECT_HANDLE *ret,
 		   struct naos_error *err)
 {
 	char id[NAOS_UUID_TEXT_BYTES];
 	struct naos_token_key key = { 0 };
 	int rc = 0;
 	(void)pthread_mutex_lock(&token->lock);
-	const struct naos_token_key *entry = map_entry(token, mek_id, version);
+	const struct naos_token_key *entry = map_entry(token, &mek->id, mek->version);
 	if (entry)
 		key = *entry;
 	(void)pthread_mutex_unlock(&token->lock);
 	if (key.duplicate)
 		return naos_error_set(err, NAOS_E_KEY_STATE, "token '%s' has two objects for key %s version %u: remove the one that is not yours",
-				      token->label, naos_uuid_format(mek_id, id), version);
+				      token->label, naos_uuid_format(&mek->id, id), mek->version);
 	if (key.handle == 0 && key.object != 0) {
 		(void)pthread_mutex_lock(&token->objects);
 		(void)pthread_mutex_lock(&token->lock);
-		entry = map_entry(token, mek_id, version);
+		entry = map_entry(token, &mek->id, mek->version);
 		key = entry ? *entry : (struct naos_token_key){ 0 };
 		(void)pthread_mutex_unlock(&token->lock);
 		if (key.handle == 0 && key.object != 0)
-			rc = make_ready(token, mek_id, version, key.object, &key.handle, err);
+			rc = make_ready(token, mek, proof, key.object, &key.handle, err);
 		(void)pthread_mutex_unlock(&token->objects);
 	}
 	if (rc == 0)

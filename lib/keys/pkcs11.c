@@ -158,12 +158,13 @@ static int pkcs11_list(void *state, struct naos_mek **ret, size_t *ret_count, st
 }
 
 /* The handle of a key that a row names; searches again if the token seems not to have it. Entered, and entered on return if 0. */
-static int handle_of(struct pkcs11 *p, const struct naos_mek *mek, CK_OBJECT_HANDLE *ret, uint64_t *epoch, struct naos_error *err)
+static int handle_of(struct pkcs11 *p, const struct naos_store_row *row, CK_OBJECT_HANDLE *ret, uint64_t *epoch, struct naos_error *err)
 {
+	const struct naos_mek *mek = &row->mek;
 	int rc = naos_token_enter(p->token, epoch, err);
 	if (rc != 0)
 		return rc;
-	rc = naos_token_key(p->token, &mek->id, mek->version, ret, err);
+	rc = naos_token_key(p->token, mek, &row->proof, ret, err);
 	if (rc == 0 && *ret != 0)
 		return 0;
 	naos_token_leave(p->token);
@@ -173,7 +174,7 @@ static int handle_of(struct pkcs11 *p, const struct naos_mek *mek, CK_OBJECT_HAN
 		rc = naos_token_enter(p->token, epoch, err);
 	if (rc != 0)
 		return rc;
-	rc = naos_token_key(p->token, &mek->id, mek->version, ret, err);
+	rc = naos_token_key(p->token, mek, &row->proof, ret, err);
 	if (rc == 0 && *ret == 0)
 		rc = naos_error_set(err, NAOS_E_NOKEY,
 				    "token '%s' has no object for version %u of the key '%s': was the token replaced, or restored from an older backup?",
@@ -211,19 +212,12 @@ typedef int job_function(struct pkcs11 *p, CK_OBJECT_HANDLE key, struct job *job
 /* Runs a job with the key of its row.  A token that was lost meanwhile is connected anew, once. */
 static int with_key(struct pkcs11 *p, struct job *job, job_function *function, struct naos_error *err)
 {
-	const struct naos_mek *mek = &job->row->mek;
 	for (int attempt = 0;; attempt++) {
 		CK_OBJECT_HANDLE key = 0;
 		uint64_t epoch = 0;
-		int rc = handle_of(p, mek, &key, &epoch, err);
+		int rc = handle_of(p, job->row, &key, &epoch, err);
 		if (rc == 0) {
-			if (!naos_key_cache_is_proven(p->cache, mek)) {
-				rc = naos_proof_check(p->token, key, &job->row->proof, err);
-				if (rc == 0)
-					naos_key_cache_set_proven(p->cache, mek);
-			}
-			if (rc == 0)
-				rc = function(p, key, job, err);
+			rc = function(p, key, job, err);
 			naos_token_leave(p->token);
 		}
 		/* while the directory is away, the copies in this session are all there is: keep it */

@@ -125,7 +125,7 @@ static int generate(struct naos_token *token, const struct naos_mek *mek, struct
 	return rc;
 }
 
-/* Everything that will be asked of the key: what was sealed before the re-opening opens, a new one too, a damaged one does not. */
+/* What was sealed before the re-opening was opened when the key was made ready.  A new one must open too, a damaged one not. */
 static int test_key(struct naos_token *token, CK_OBJECT_HANDLE key, const struct naos_mek *mek, const struct naos_blob *proof,
 		    struct naos_error *err)
 {
@@ -133,9 +133,7 @@ static int test_key(struct naos_token *token, CK_OBJECT_HANDLE key, const struct
 	struct naos_blob second;
 	struct naos_error ignored;
 	size_t bytes;
-	int rc = naos_proof_check(token, key, proof, err);
-	if (rc == 0)
-		rc = naos_proof_make(token, key, mek, &second, err);
+	int rc = naos_proof_make(token, key, mek, &second, err);
 	if (rc == 0)
 		rc = naos_proof_check(token, key, &second, err);
 	if (rc != 0)
@@ -159,7 +157,7 @@ static int prove(struct naos_token *token, const struct naos_mek *mek, const str
 		rc = naos_token_enter(token, &epoch, err);
 	if (rc != 0)
 		return rc;
-	rc = naos_token_key(token, &mek->id, mek->version, &key, err);
+	rc = naos_token_key(token, mek, proof, &key, err);
 	if (rc == 0 && count == 1 && key != 0)
 		rc = test_key(token, key, mek, proof, err);
 	else if (rc == 0)

@@ -53,6 +53,19 @@ static int no_single_token(const struct naos_token *token, size_t found, const c
 			      token->module->path, seen);
 }
 
+/* Label and serial number are those of the first connection: they are read without a lock, and another token that answers to
+ * the same address later is not the one that was opened. */
+static int check_identity(struct naos_token *token, const CK_TOKEN_INFO *info, struct naos_error *err)
+{
+	if (token->serial[0] == 0) {
+		copy_padded(token->label, info->label, sizeof(info->label));
+		copy_padded(token->serial, info->serialNumber, sizeof(info->serialNumber));
+	} else if (!is_text(token->serial, info->serialNumber, sizeof(info->serialNumber))) {
+		return naos_error_set(err, NAOS_E_KEYMANAGER, "token '%s' (serial %s) was replaced by another one", token->label, token->serial);
+	}
+	return 0;
+}
+
 static int find_slot(struct naos_token *token, CK_TOKEN_INFO *ret_info, struct naos_error *err)
 {
 	CK_FUNCTION_LIST *f = token->module->functions;
@@ -82,9 +95,7 @@ static int find_slot(struct naos_token *token, CK_TOKEN_INFO *ret_info, struct n
 	}
 	if (found != 1)
 		return no_single_token(token, found, seen, err);
-	copy_padded(token->label, ret_info->label, sizeof(ret_info->label));
-	copy_padded(token->serial, ret_info->serialNumber, sizeof(ret_info->serialNumber));
-	return 0;
+	return check_identity(token, ret_info, err);
 }
 
 static int login(struct naos_token *token, const CK_TOKEN_INFO *info, struct naos_error *err)
@@ -322,6 +333,9 @@ int naos_token_open(const char *uri, struct naos_token **ret, struct naos_error 
 	if (rc == 0) {
 		(void)pthread_rwlock_wrlock(&token->module->gate);
 		rc = connect_or_mend(token, err);
+		/* a module that is in use looked for tokens when it started */
+		if (rc == NAOS_E_KEYMANAGER && token->serial[0] == 0 && token->module->users > 1)
+			rc = reconnect(token, true, err);
 		(void)pthread_rwlock_unlock(&token->module->gate);
 	}
 	if (rc != 0)

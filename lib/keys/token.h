@@ -19,7 +19,7 @@ struct naos_token_key {
 	uint32_t version;
 	bool duplicate;		 /* two objects claim to be this key: neither is used */
 	CK_OBJECT_HANDLE object; /* on the token */
-	CK_OBJECT_HANDLE handle; /* checked and ready: a copy in the anchor session, or the object; 0: not yet looked at */
+	CK_OBJECT_HANDLE handle; /* checked, proven and ready: a copy in the anchor session, or the object; 0: not yet looked at */
 };
 
 struct naos_token {
@@ -29,9 +29,10 @@ struct naos_token {
 	bool pin_refused;	 /* a PIN once refused is not tried again: tokens lock */
 	pid_t pid;
 
+	char label[33], serial[17]; /* of the first connection */
+
 	/* changed under the exclusive gate */
 	CK_SLOT_ID slot;
-	char label[33], serial[17];
 	CK_SESSION_HANDLE anchor; /* never closed: closing the last session logs out; owns the copies */
 	uint64_t generation;	  /* of the module when the sessions were opened */
 	uint64_t epoch;		  /* counts connections, from 1 */
@@ -74,9 +75,9 @@ void naos_session_release(struct naos_token *token, CK_SESSION_HANDLE session, C
 void naos_token_id(const struct naos_uuid *mek_id, uint32_t version, uint8_t ret[static NAOS_TOKEN_ID_BYTES]);
 /* Makes the map of keys anew from a search of the whole token. */
 int naos_token_search(struct naos_token *token, struct naos_error *err) naos_must_check;
-/* The handle to use for a key of the map; checks the key at its first use.  *ret 0 if the token has no such key.
- * NAOS_E_KEY_STATE: a key that may leave the token, or has roles that leak others. */
-int naos_token_key(struct naos_token *token, const struct naos_uuid *mek_id, uint32_t version, CK_OBJECT_HANDLE *ret,
+/* The handle to use for a key of the map; at its first use the key is checked and must open its known answer.  *ret 0 if the
+ * token has no such key.  NAOS_E_KEY_STATE: a key that may leave the token, or has roles that leak others; NAOS_E_WRONG_KEY. */
+int naos_token_key(struct naos_token *token, const struct naos_mek *mek, const struct naos_blob *proof, CK_OBJECT_HANDLE *ret,
 		   struct naos_error *err) naos_must_check;
 int naos_token_generate(struct naos_token *token, const struct naos_mek *mek, CK_OBJECT_HANDLE *ret,
 			struct naos_error *err) naos_must_check;

@@ -63,6 +63,45 @@ static void a_key_has_the_right_attributes(void **state)
 	}
 }
 
+static void a_key_stays_where_it_is(void **state)
+{
+	struct naos_mek mek, second;
+	CK_OBJECT_HANDLE object = 0, other = 0, copy;
+	uint8_t value[64];
+	CK_BBOOL yes = CK_TRUE;
+	CK_ULONG bytes = sizeof(value);
+	CK_ATTRIBUTE read = { CKA_VALUE, value, sizeof(value) }, extractable = { CKA_EXTRACTABLE, &yes, 1 };
+	CK_MECHANISM wrapping = { CKM_AES_KEY_WRAP_PAD, NULL, 0 };
+	naos_autoprovider struct naos_provider *provider = open_with_key(&mek);
+	assert_ok(naos_mek_rotate(provider, name, &second, &err), &err);
+	CK_SESSION_HANDLE session = raw_session();
+	assert_int_equal(raw_find(session, &mek, &object), 1);
+	assert_int_equal(raw_find(session, &second, &other), 1);
+	assert_int_equal(raw->C_GetAttributeValue(session, object, &read, 1), CKR_ATTRIBUTE_SENSITIVE);
+	assert_int_not_equal(raw->C_SetAttributeValue(session, object, &extractable, 1), CKR_OK);
+	assert_int_not_equal(raw->C_CopyObject(session, object, &extractable, 1, &copy), CKR_OK);
+	assert_int_not_equal(raw->C_WrapKey(session, &wrapping, other, object, value, &bytes), CKR_OK);
+	(void)raw->C_CloseSession(session);
+}
+
+static void keys_are_searched_for_once(void **state)
+{
+	struct naos_mek mek;
+	struct naos_wrap_item item;
+	struct naos_provider *provider = open_with_key(&mek);
+	assert_ok(wrap(provider, &item), &err);
+	naos_provider_close(provider);
+	provider = open_provider();
+	int finds = atomic_load(&shim->finds); /* a search of 1,000 keys takes 50 ms */
+	for (int i = 0; i < 50; i++)
+		assert_ok(unwrap(provider, &item), &err);
+	assert_int_equal(atomic_load(&shim->finds), finds);
+	item.blob.mek_id.bytes[0] ^= 1; /* a file that names an unknown key causes none either */
+	assert_code(unwrap(provider, &item), NAOS_E_NOKEY);
+	assert_int_equal(atomic_load(&shim->finds), finds);
+	naos_provider_close(provider);
+}
+
 /* ---- keys that are not what they should be */
 
 enum impostor { EXTRACTABLE, WRAPS, ANOTHER, TWICE };
@@ -251,6 +290,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_key_is_copied_once_and_the_copy_is_no_lesser_key),
 		TEST(a_key_has_the_right_attributes),
+		TEST(a_key_stays_where_it_is),
+		TEST(keys_are_searched_for_once),
 		TEST(a_key_that_may_leave_is_refused),
 		TEST(a_key_that_wraps_and_decrypts_is_refused),
 		TEST(another_key_under_the_same_id_is_found_out),
