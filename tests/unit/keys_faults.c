@@ -30,6 +30,19 @@ static void an_iv_that_the_hsm_writes_over_ours_is_stored(void **state)
 	assert_ok(unwrap(provider, &item), &err);
 }
 
+static void a_wrapped_key_is_bound_also_without_associated_data(void **state)
+{
+	struct naos_mek mek;
+	struct naos_wrap_item item;
+	atomic_store(&shim->drops_associated, true);
+	naos_autoprovider struct naos_provider *provider = open_with_key(&mek);
+	assert_ok(wrap(provider, &item), &err);
+	assert_ok(unwrap(provider, &item), &err);
+	item.context.object_id.bytes[0] ^= 1;
+	assert_code(unwrap(provider, &item), NAOS_E_INTEGRITY);
+	message_has("belongs to another object");
+}
+
 /* ---- faults and damage */
 
 static void a_fault_that_passes_is_not_damage(void **state)
@@ -371,6 +384,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(an_iv_that_the_hsm_appends_is_stored),
 		TEST(an_iv_that_the_hsm_writes_over_ours_is_stored),
+		TEST(a_wrapped_key_is_bound_also_without_associated_data),
 		TEST(a_fault_that_passes_is_not_damage),
 		TEST(a_token_that_fails_is_not_damage_and_comes_back),
 		TEST(a_token_that_refuses_the_login_again_is_reached_later),

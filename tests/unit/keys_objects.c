@@ -3,6 +3,71 @@
 #include "token_world.h"
 
 #include <sqlite3.h>
+#include <sys/syscall.h>
+
+/* ---- durability: this program's fsync stands before the C library's, so SQLite and Naos are heard */
+
+static char synced[200][300];
+static size_t synced_count;
+
+__attribute__((visibility("default"))) int fsync(int fd);
+int fsync(int fd)
+{
+	char link[64];
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (synced_count < NAOS_ARRAY_LENGTH(synced)) {
+		ssize_t bytes = readlink(link, synced[synced_count], sizeof(synced[0]) - 1);
+		synced[synced_count++][bytes > 0 ? bytes : 0] = 0;
+	}
+	return (int)syscall(SYS_fsync, fd);
+}
+
+__attribute__((visibility("default"))) int fdatasync(int fd);
+int fdatasync(int fd)
+{
+	return fsync(fd);
+}
+
+/* Behind position `from`, or synced_count. */
+static size_t position_of(const char *text, size_t from)
+{
+	while (from < synced_count && !strstr(synced[from], text))
+		from++;
+	return from;
+}
+
+static void the_newest_object(char *ret, size_t bytes)
+{
+	DIR *directory = opendir(token.objects);
+	const struct dirent *entry;
+	struct timespec newest = { 0, 0 };
+	while ((entry = readdir(directory))) {
+		struct stat info;
+		if (!strstr(entry->d_name, "-") || !strstr(entry->d_name, ".object") || fstatat(dirfd(directory), entry->d_name, &info, 0) != 0)
+			continue;
+		if (info.st_ctim.tv_sec > newest.tv_sec || (info.st_ctim.tv_sec == newest.tv_sec && info.st_ctim.tv_nsec > newest.tv_nsec)) {
+			newest = info.st_ctim;
+			(void)snprintf(ret, bytes, "%s", entry->d_name);
+		}
+	}
+	(void)closedir(directory);
+}
+
+static void a_key_is_on_the_disk_before_it_is_acknowledged(void **state)
+{
+	struct naos_mek mek;
+	char object[300] = "";
+	naos_autoprovider struct naos_provider *provider = open_provider();
+	synced_count = 0;
+	assert_ok(naos_mek_create(provider, "durable", &mek, &err), &err);
+	the_newest_object(object, sizeof(object));
+	size_t row = position_of("keys.db-wal", 0), key_file = position_of(object, 0), folder = position_of(token.objects, key_file + 1);
+	while (folder < synced_count && strcmp(synced[folder], token.objects) != 0)
+		folder = position_of(token.objects, folder + 1);
+	size_t active = position_of("keys.db-wal", folder);
+	/* the row "creating", the object, its directory, the row "active" */
+	assert_true(row < key_file && key_file < folder && folder < active && active < synced_count);
+}
 
 /* ---- copies and templates */
 
@@ -288,6 +353,7 @@ static void other_files_are_not_taken_for_a_key_store(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(a_key_is_on_the_disk_before_it_is_acknowledged),
 		TEST(a_key_is_copied_once_and_the_copy_is_no_lesser_key),
 		TEST(a_key_has_the_right_attributes),
 		TEST(a_key_stays_where_it_is),

@@ -155,8 +155,10 @@ static CK_RV encrypt_init(CK_SESSION_HANDLE session, CK_MECHANISM *mechanism, CK
 {
 	CK_GCM_PARAMS *params = mechanism->pParameter, own = *params;
 	CK_MECHANISM changed = { mechanism->mechanism, &own, sizeof(own) };
+	if (naos_shim.drops_associated)
+		own.aad_len = 0;
 	if (!naos_shim.luna && !naos_shim.writes_iv)
-		return real->C_EncryptInit(session, mechanism, key);
+		return real->C_EncryptInit(session, &changed, key);
 	(void)real->C_GenerateRandom(session, own_iv, sizeof(own_iv));
 	own.iv_ptr = own_iv;
 	own.iv_len = naos_shim.luna ? 16 : 12;
@@ -183,6 +185,15 @@ static CK_RV encrypt(CK_SESSION_HANDLE session, uint8_t *in, CK_ULONG in_bytes, 
 	memcpy(out + *out_bytes, own_iv, 16);
 	*out_bytes += 16;
 	return CKR_OK;
+}
+
+static CK_RV decrypt_init(CK_SESSION_HANDLE session, CK_MECHANISM *mechanism, CK_OBJECT_HANDLE key)
+{
+	CK_GCM_PARAMS own = *(CK_GCM_PARAMS *)mechanism->pParameter;
+	CK_MECHANISM changed = { mechanism->mechanism, &own, sizeof(own) };
+	if (naos_shim.drops_associated)
+		own.aad_len = 0;
+	return real->C_DecryptInit(session, &changed, key);
 }
 
 static CK_RV decrypt(CK_SESSION_HANDLE session, uint8_t *in, CK_ULONG in_bytes, uint8_t *out, CK_ULONG *out_bytes)
@@ -230,6 +241,7 @@ CK_RV C_GetFunctionList(CK_FUNCTION_LIST **ret)
 	list.C_GenerateKey = generate;
 	list.C_EncryptInit = encrypt_init;
 	list.C_Encrypt = encrypt;
+	list.C_DecryptInit = decrypt_init;
 	list.C_Decrypt = decrypt;
 	*ret = &list;
 	return CKR_OK;

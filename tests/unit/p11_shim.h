@@ -17,6 +17,7 @@ struct shim {
 	/* behaviour */
 	atomic_bool luna;	    /* C_Encrypt makes its own 16-byte IV and appends it behind the tag */
 	atomic_bool writes_iv;	    /* C_EncryptInit makes its own IV and writes it over the one given */
+	atomic_bool drops_associated; /* as a key manager that has no associated data */
 	atomic_bool other_vendor;   /* C_GetInfo does not say SoftHSM */
 	atomic_bool accepts_bad_tag;
 	atomic_bool keeps_destroyed; /* C_DestroyObject says it did */
