@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/io.h"
+
 static const struct naos_error_info table[] = {
 #define X(name_, code_, category_, exit_, retry_, sentence_, remedy_) \
 	{ .code = (code_), .name = "NAOS_E_" #name_, .category = (category_), .exit_status = (exit_), \
@@ -60,6 +62,18 @@ int naos_error_to_errno(int code)
 	return EIO;
 }
 
+/* A message may name a file: names hold any bytes, terminals obey some of them. */
+static void make_printable(struct naos_error *err)
+{
+	char text[NAOS_ERROR_MESSAGE_BYTES];
+	for (const char *at = err->message; *at; at++)
+		if ((unsigned char)*at < 0x20 || (unsigned char)*at >= 0x7f) {
+			(void)snprintf(text, sizeof(text), "%s", err->message);
+			(void)naos_io_printable_text(text, err->message, sizeof(err->message));
+			return;
+		}
+}
+
 int naos_error_set(struct naos_error *err, int code, const char *format, ...)
 {
 	if (!err)
@@ -69,6 +83,7 @@ int naos_error_set(struct naos_error *err, int code, const char *format, ...)
 	err->code = code;
 	(void)vsnprintf(err->message, sizeof(err->message), format, args);
 	va_end(args);
+	make_printable(err);
 	return code;
 }
 
@@ -103,5 +118,6 @@ int naos_error_prefix(struct naos_error *err, int code, const char *format, ...)
 	err->code = code;
 	int room = (int)(sizeof(err->message) - strlen(prefix) - 3);
 	(void)snprintf(err->message, sizeof(err->message), "%s: %.*s", prefix, room, old);
+	make_printable(err);
 	return code;
 }

@@ -6,7 +6,8 @@
 #include "base/compiler.h"
 
 /* Sets code and message (if err is not NULL) and returns code, so that a caller writes
- * `return naos_error_set(err, NAOS_E_..., "...")`.  Never pass a secret. */
+ * `return naos_error_set(err, NAOS_E_..., "...")`.  Never pass a secret.  What a terminal would obey or can't show (control
+ * bytes, invalid UTF-8 in a file's name) is written as \xHH. */
 int naos_error_set(struct naos_error *err, int code, const char *format, ...) naos_printf(3, 4);
 
 /* The same for a failed system call: the code follows from errno_value (ENOSPC and EDQUOT give NAOS_E_NOSPACE,

@@ -170,7 +170,7 @@ int naos_io_sync_parent(int dir_fd, const char *path, struct naos_error *err)
 	return 0;
 }
 
-int naos_io_publish(int dir_fd, const char *temporary, const char *path, bool replace, struct naos_error *err)
+int naos_io_rename(int dir_fd, const char *temporary, const char *path, bool replace, struct naos_error *err)
 {
 	int rc;
 	if (replace) {
@@ -183,9 +183,13 @@ int naos_io_publish(int dir_fd, const char *temporary, const char *path, bool re
 				(void)unlinkat(dir_fd, temporary, 0);
 		}
 	}
-	if (rc != 0)
-		return naos_error_set_errno(err, errno, "cannot name the new file %s", path);
-	return naos_io_sync_parent(dir_fd, path, err);
+	return rc == 0 ? 0 : naos_error_set_errno(err, errno, "cannot name the new file %s", path);
+}
+
+int naos_io_publish(int dir_fd, const char *temporary, const char *path, bool replace, struct naos_error *err)
+{
+	int rc = naos_io_rename(dir_fd, temporary, path, replace, err);
+	return rc ? rc : naos_io_sync_parent(dir_fd, path, err);
 }
 
 int naos_io_replace_file(int dir_fd, const char *path, const void *data, size_t bytes, mode_t mode, struct naos_error *err)
@@ -219,7 +223,7 @@ static size_t utf8_length(const unsigned char *text)
 	return length;
 }
 
-const char *naos_io_printable(const char *name, char *buffer, size_t bytes)
+static const char *make_printable(const char *name, bool keep_backslash, char *buffer, size_t bytes)
 {
 	static const char hex[] = "0123456789abcdef";
 	const unsigned char *at = (const unsigned char *)name;
@@ -228,7 +232,7 @@ const char *naos_io_printable(const char *name, char *buffer, size_t bytes)
 		size_t length = utf8_length(at);
 		/* C1 controls (U+0080..U+009F) can drive a terminal too */
 		bool plain = length > 1 ? !(length == 2 && at[0] == 0xc2 && at[1] < 0xa0) :
-					  length == 1 && *at >= 0x20 && *at != 0x7f && *at != '\\';
+					  length == 1 && *at >= 0x20 && *at != 0x7f && (keep_backslash || *at != '\\');
 		if (plain) {
 			memcpy(buffer + used, at, length);
 			used += length;
@@ -243,4 +247,14 @@ const char *naos_io_printable(const char *name, char *buffer, size_t bytes)
 	}
 	buffer[used] = 0;
 	return buffer;
+}
+
+const char *naos_io_printable(const char *name, char *buffer, size_t bytes)
+{
+	return make_printable(name, false, buffer, bytes);
+}
+
+const char *naos_io_printable_text(const char *text, char *buffer, size_t bytes)
+{
+	return make_printable(text, true, buffer, bytes);
 }

@@ -31,12 +31,16 @@ int naos_io_replace_file(int dir_fd, const char *path, const void *data, size_t 
  * *ret_name (for the same directory as path; the caller frees it) matches naos_io_is_temporary. */
 int naos_io_temporary(int dir_fd, const char *path, mode_t mode, int *ret_fd, char **ret_name, struct naos_error *err) naos_must_check;
 bool naos_io_is_temporary(const char *base_name);
-/* Renames the temporary to path and makes that durable.  With replace false an existing path is NAOS_E_EXISTS. */
+/* Renames the temporary to path.  With replace false an existing path is NAOS_E_EXISTS. */
+int naos_io_rename(int dir_fd, const char *temporary, const char *path, bool replace, struct naos_error *err) naos_must_check;
+/* The same, and makes it durable. */
 int naos_io_publish(int dir_fd, const char *temporary, const char *path, bool replace, struct naos_error *err) naos_must_check;
 
 /* fsync of the directory that holds path. */
 int naos_io_sync_parent(int dir_fd, const char *path, struct naos_error *err) naos_must_check;
 
+/* The same for a whole sentence: a backslash stays. */
+const char *naos_io_printable_text(const char *text, char *buffer, size_t bytes);
 /* Writes a name for a person: control bytes, backslash and invalid UTF-8 as \xHH.  Always NUL-terminated; returns buffer. */
 const char *naos_io_printable(const char *name, char *buffer, size_t bytes);
 

@@ -90,6 +90,13 @@ def keys(naos, token):
     return naos
 
 
+@pytest.fixture
+def sets(keys):
+    """naos with a MEK `genomes`, which is a file set of the same name."""
+    keys.ok("key", "create", "genomes")
+    return keys
+
+
 def pytest_terminal_summary(terminalreporter):
     """One line a skip, which ./check compares with tests/skips.txt."""
     for report in terminalreporter.stats.get("skipped", []):

@@ -1,0 +1,27 @@
+/* The content of one file between a plain descriptor and a sealed file, either way.  Holes stay holes; memory is bounded.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NAOS_SEAL_COPY_H
+#define NAOS_SEAL_COPY_H
+
+#include "seal/sealed_file.h"
+#include "seal/tally.h"
+
+/* A thread's buffer, made once and used for many files: fresh memory costs more than the cipher. */
+struct naos_copy_buffer;
+int naos_copy_buffer_create(struct naos_copy_buffer **ret, struct naos_error *err) naos_must_check;
+/* Wipes what was plaintext; takes NULL, returns NULL. */
+struct naos_copy_buffer *naos_copy_buffer_free(struct naos_copy_buffer *buffer);
+
+/* Reads `from` from its current position to its end (a pipe), or from 0 to `bytes` (a file), into an empty sealed file.
+ * `name` of the source is for messages.  *ret_bytes: the plaintext's size.  A file that turns out shorter is NAOS_E_CHANGED. */
+int naos_copy_stream_in(struct naos_copy_buffer *buffer, int from, const char *name, struct naos_sealed_file *to,
+			struct naos_tally *tally, uint64_t *ret_bytes, struct naos_error *err) naos_must_check;
+int naos_copy_in(struct naos_copy_buffer *buffer, int from, const char *name, uint64_t bytes, struct naos_sealed_file *to,
+		 struct naos_tally *tally, struct naos_error *err) naos_must_check;
+
+/* Writes all of a sealed file to `to`: an empty regular file, or (stream) anything that takes bytes in order.  Nothing is written
+ * before it was verified. */
+int naos_copy_out(struct naos_copy_buffer *buffer, struct naos_sealed_file *from, int to, bool stream, const char *name,
+		  struct naos_tally *tally, struct naos_error *err) naos_must_check;
+
+#endif
