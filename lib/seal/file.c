@@ -245,7 +245,14 @@ static int open_file(struct naos_sealed_file *file, const struct naos_fek_source
 	file->epoch = file->state.epoch;
 	file->sealed_epoch = file->state.sealed_epoch;
 	file->maybe_sparse = !file->state.clean || file->state.sparse;
-	return rc ? rc : naos_file_extent(file, &file->size, err);
+	if (rc == 0)
+		rc = naos_file_extent(file, &file->size, err);
+	bool settled = false;
+	for (unsigned i = 0; rc == NAOS_E_INTEGRITY && file->mode == NAOS_SEALED_READ && !settled && i < NAOS_FOLLOW_ATTEMPTS; i++) {
+		int followed = naos_file_follow(file, i, &settled, err);
+		rc = settled ? rc : followed;
+	}
+	return rc;
 }
 
 int naos_sealed_file_open(struct naos_store *store, enum naos_sealed_mode mode, const struct naos_fek_source *source,

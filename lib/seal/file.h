@@ -110,6 +110,10 @@ int naos_file_put_state(struct naos_sealed_file *file, const struct naos_state *
 int naos_file_put_clean_state(struct naos_sealed_file *file, const struct naos_state *next, struct naos_error *err) naos_must_check;
 int naos_file_store_flush(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 int naos_file_store_resize(struct naos_sealed_file *file, uint64_t bytes, struct naos_error *err) naos_must_check;
+/* A reader beside a writer that met what looks like damage takes state and size anew, after a pause.  *ret_settled: the file
+ * is sealed and was so before, there is no writer to wait for. */
+#define NAOS_FOLLOW_ATTEMPTS 12u /* together about 30 ms */
+int naos_file_follow(struct naos_sealed_file *file, unsigned attempt, bool *ret_settled, struct naos_error *err) naos_must_check;
 /* The error of whatever follows a failed flush. */
 int naos_file_refuse_failed(const struct naos_sealed_file *file, struct naos_error *err);
 /* Rule 15: another node may have changed the size.  Does nothing unless the file is shared. */

@@ -3,9 +3,6 @@
 #include "seal/file.h"
 
 #include <string.h>
-#include <time.h>
-
-#define READ_ATTEMPTS 12 /* beside a writer; together about 30 ms */
 
 /* One chunk, as a person reads it: picked, checked against the size, zero-extended. */
 static int read_chunk(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t chunk, uint64_t size, uint8_t *text,
@@ -155,30 +152,13 @@ static int read_locked(struct naos_sealed_file *file, struct reading *reading, s
 	return rc;
 }
 
-/* A reader beside a writer may stand on an old state.  *ret_settled: the file is sealed and was so before. */
-static int follow_writer(struct naos_sealed_file *file, bool *ret_settled, struct naos_error *err)
-{
-	const struct naos_state before = file->state;
-	int rc = naos_file_read_state(file, err);
-	*ret_settled = rc == 0 && before.clean && file->state.clean && before.seq == file->state.seq;
-	if (rc != 0 || *ret_settled)
-		return rc;
-	file->epoch = file->state.epoch;
-	file->sealed_epoch = file->state.sealed_epoch;
-	file->maybe_sparse = !file->state.clean || file->state.sparse;
-	file->map_cache.valid = false;
-	return naos_file_extent(file, &file->size, err);
-}
-
 /* What looks damaged may be a change half done by a live writer: so the reader looks again before it says so. */
 static int read_again(struct naos_sealed_file *file, struct reading *reading, int rc, struct naos_error *err)
 {
-	for (unsigned attempt = 0; rc == NAOS_E_INTEGRITY && attempt < READ_ATTEMPTS; attempt++) {
-		const struct timespec pause = { .tv_nsec = attempt * 500000 };
+	for (unsigned attempt = 0; rc == NAOS_E_INTEGRITY && attempt < NAOS_FOLLOW_ATTEMPTS; attempt++) {
 		bool settled;
-		(void)nanosleep(&pause, NULL);
 		(void)pthread_rwlock_wrlock(&file->lock);
-		int followed = follow_writer(file, &settled, err);
+		int followed = naos_file_follow(file, attempt, &settled, err);
 		if (followed != 0)
 			rc = followed;
 		else if (!settled)

@@ -2,23 +2,36 @@
 #include "seal/file.h"
 
 #include <string.h>
+#include <time.h>
+
+#define MAX_RETRIES 16
+
+/* Authentic and of this file, or the reason why not. */
+static int decode_page(struct naos_sealed_file *file, const uint8_t page[static NAOS_CHUNK_BYTES], size_t bytes, struct naos_error *err)
+{
+	if (bytes < NAOS_CHUNK_BYTES)
+		return naos_error_set(err, NAOS_E_INTEGRITY, "%s: page 0 is cut off", file->store->name);
+	if (memcmp(page, file->header_raw, sizeof(file->header_raw)) != 0)
+		return naos_error_set(err, NAOS_E_INTEGRITY, "%s: page 0: the static header was replaced while the file was open", file->store->name);
+	int rc = naos_state_pick(file->keys, page, &file->state, err);
+	return rc ? naos_error_prefix(err, rc, "%s", file->store->name) : 0;
+}
 
 int naos_file_read_state(struct naos_sealed_file *file, struct naos_error *err)
 {
-	uint8_t page[NAOS_CHUNK_BYTES];
-	size_t got;
-	int rc = file->store->ops->read(file->store, page, sizeof(page), 0, &got, err);
-	if (rc != 0)
-		return rc;
-	if (got < sizeof(page))
-		return naos_error_set(err, NAOS_E_INTEGRITY, "%s: page 0 is cut off", file->store->name);
-	if (memcmp(page, file->header_raw, sizeof(file->header_raw)) != 0)
-		return naos_error_set(err, NAOS_E_INTEGRITY, "%s: page 0: the static header was replaced while the file was open",
-				      file->store->name);
-	rc = naos_state_pick(file->keys, page, &file->state, err);
-	if (rc != 0)
-		return naos_error_prefix(err, rc, "%s", file->store->name);
-	return 0;
+	uint8_t pages[2][NAOS_CHUNK_BYTES] = { { 0 }, { 0 } };
+	size_t got = 0, before;
+	for (unsigned attempt = 0;; attempt++) {
+		uint8_t *page = pages[attempt % 2];
+		before = got;
+		int rc = file->store->ops->read(file->store, page, sizeof(pages[0]), 0, &got, err);
+		if (rc == 0)
+			rc = decode_page(file, page, got, err);
+		/* beside a writer half a slot may have been read: another read tells it from damage */
+		bool same = attempt > 0 && got == before && memcmp(pages[0], pages[1], sizeof(pages[0])) == 0;
+		if (rc != NAOS_E_INTEGRITY || file->mode == NAOS_SEALED_LOCAL || same || attempt == MAX_RETRIES)
+			return rc;
+	}
 }
 
 int naos_file_put_state(struct naos_sealed_file *file, const struct naos_state *next, struct naos_error *err)
@@ -113,4 +126,20 @@ int naos_file_drop_stale_group(struct naos_sealed_file *file, struct naos_error 
 	if (rc == 0 && stale)
 		rc = naos_file_store_resize(file, naos_layout_physical(file->size), err);
 	return rc;
+}
+
+int naos_file_follow(struct naos_sealed_file *file, unsigned attempt, bool *ret_settled, struct naos_error *err)
+{
+	const struct timespec pause = { .tv_nsec = attempt * 500000 };
+	const struct naos_state before = file->state;
+	(void)nanosleep(&pause, NULL);
+	int rc = naos_file_read_state(file, err);
+	*ret_settled = rc == 0 && before.clean && file->state.clean && before.seq == file->state.seq;
+	if (rc != 0 || *ret_settled)
+		return rc;
+	file->epoch = file->state.epoch;
+	file->sealed_epoch = file->state.sealed_epoch;
+	file->maybe_sparse = !file->state.clean || file->state.sparse;
+	file->map_cache.valid = false;
+	return naos_file_extent(file, &file->size, err);
 }

@@ -9,10 +9,8 @@
 
 struct rng rng_seed(uint64_t seed)
 {
-	struct rng rng = { seed * 0x9e3779b97f4a7c15u + 0x1234567 };
-	for (int i = 0; i < 4; i++)
-		(void)rng_next(&rng);
-	return rng;
+	struct rng rng = { seed };
+	return (struct rng){ rng_next(&rng) }; /* mixed, or one seed's numbers would be the next one's, shifted */
 }
 
 uint64_t rng_next(struct rng *rng)
