@@ -12,7 +12,8 @@ static int decode_page(struct naos_sealed_file *file, const uint8_t page[static 
 	if (bytes < NAOS_CHUNK_BYTES)
 		return naos_error_set(err, NAOS_E_INTEGRITY, "%s: page 0 is cut off", file->store->name);
 	if (memcmp(page, file->header_raw, sizeof(file->header_raw)) != 0)
-		return naos_error_set(err, NAOS_E_INTEGRITY, "%s: page 0: the static header was replaced while the file was open", file->store->name);
+		return naos_error_set(err, NAOS_E_INTEGRITY, "%s: page 0: the static header was replaced while the file was open",
+				      file->store->name);
 	int rc = naos_state_pick(file->keys, page, &file->state, err);
 	return rc ? naos_error_prefix(err, rc, "%s", file->store->name) : 0;
 }
