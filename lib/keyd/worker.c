@@ -1,0 +1,161 @@
+/* The HSM worker: a process with the PIN, the token and nothing else.  It talks to the front over the sockets that it was born
+ * with, one thread each, and ends when they are closed.  SPDX-License-Identifier: Apache-2.0 */
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "keyd/hsm_token.h"
+
+#define FIRST_DESCRIPTOR 3
+
+struct channel {
+	struct naos_hsm_token *token;
+	int fd;
+	pthread_t thread;
+};
+
+/* No core, no debugger, no new privileges. */
+static int confine(struct naos_error *err)
+{
+	const struct rlimit none = { 0, 0 };
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || setrlimit(RLIMIT_CORE, &none) != 0)
+		return naos_error_set_errno(err, errno, "the HSM worker cannot give up its privileges");
+	return 0;
+}
+
+/* No programs are run, no other process is looked into, and no network is reached unless the HSM is there. */
+static int filter_calls(bool network, struct naos_error *err)
+{
+#if defined(__x86_64__) || defined(__aarch64__)
+#if defined(__x86_64__)
+	const uint32_t architecture = AUDIT_ARCH_X86_64;
+#else
+	const uint32_t architecture = AUDIT_ARCH_AARCH64;
+#endif
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, architecture, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_execve, 7, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_execveat, 6, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_ptrace, 5, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_process_vm_readv, 4, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_socket, 0, 2),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, network ? 0 : 1), /* syslog of modules */
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+	};
+	const struct sock_fprog program = { .len = NAOS_ARRAY_LENGTH(code), .filter = code };
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) != 0)
+		return naos_error_set_errno(err, errno, "the HSM worker cannot limit its system calls");
+#endif
+	return 0;
+}
+
+/* All records of a frame; the answer stands in *answer.  False if the frame is malformed: the front is then not ours. */
+static bool serve_frame(struct naos_hsm_token *token, const struct naos_secret *frame, size_t bytes, struct naos_secret **answer,
+			size_t *ret_bytes)
+{
+	struct naos_cursor in = naos_cursor_reader(naos_secret_view(frame), bytes);
+	size_t room = NAOS_HSM_FRAME_HEADER_BYTES;
+	struct naos_hsm_crypt item;
+	struct naos_hsm_job job;
+	while (naos_cursor_left(&in) > 0) {
+		if (!naos_hsm_request_decode(&in, &job, &item))
+			return false;
+		room += naos_hsm_answer_bytes(&job);
+	}
+	if (room > NAOS_HSM_FRAME_BYTES || naos_hsm_frame_reserve(answer, room, NULL) != 0)
+		return false;
+	in.position = 0;
+	struct naos_cursor out = naos_cursor_writer(naos_secret_data(*answer), naos_secret_bytes(*answer));
+	naos_cursor_put_u32(&out, 0);
+	while (naos_cursor_left(&in) > 0) {
+		if (!naos_hsm_request_decode(&in, &job, &item))
+			return false;
+		item.out = naos_hsm_answer_output(&job, &out);
+		naos_hsm_token_run(token, &job);
+		naos_hsm_answer_encode(&job, &out);
+	}
+	struct naos_cursor head = naos_cursor_writer(naos_secret_data(*answer), NAOS_HSM_FRAME_HEADER_BYTES);
+	naos_cursor_put_u32(&head, (uint32_t)(out.position - NAOS_HSM_FRAME_HEADER_BYTES));
+	*ret_bytes = out.position;
+	return naos_cursor_ok(&out);
+}
+
+static void *serve(void *argument)
+{
+	struct channel *channel = argument;
+	naos_autosecret struct naos_secret *frame = NULL, *answer = NULL;
+	size_t bytes, answer_bytes;
+	while (naos_hsm_frame_receive(channel->fd, &frame, &bytes) &&
+	       serve_frame(channel->token, frame, bytes, &answer, &answer_bytes) && naos_hsm_frame_send(channel->fd, answer, answer_bytes))
+		;
+	(void)shutdown(channel->fd, SHUT_RDWR);
+	return NULL;
+}
+
+/* The first frame says where the token is; its answer says whether the login worked. */
+static bool hello(int fd, struct naos_hsm_token **ret)
+{
+	naos_autosecret struct naos_secret *frame = NULL, *answer = NULL;
+	naos_autofree char *uri = NULL, *store = NULL;
+	struct naos_hsm_crypt item = { .result = 0 };
+	struct naos_hsm_job job;
+	size_t bytes;
+	if (!naos_hsm_frame_receive(fd, &frame, &bytes))
+		return false;
+	struct naos_cursor in = naos_cursor_reader(naos_secret_view(frame), bytes);
+	if (!naos_hsm_request_decode(&in, &job, &item) || job.operation != NAOS_HSM_HELLO)
+		return false;
+	uri = strndup((const char *)item.associated, item.associated_bytes);
+	store = strndup((const char *)item.in, item.in_bytes);
+	item.result = confine(&item.error);
+	if (item.result == 0)
+		item.result = filter_calls(item.encrypt, &item.error);
+	if (item.result == 0)
+		item.result = uri && store ? naos_hsm_token_open(uri, store, ret, &item.error) :
+					     naos_error_set(&item.error, NAOS_E_NOMEM, "no memory for the HSM worker");
+	if (naos_hsm_frame_reserve(&answer, NAOS_HSM_FRAME_HEADER_BYTES + naos_hsm_answer_bytes(&job), NULL) != 0)
+		return false;
+	struct naos_cursor out = naos_cursor_writer(naos_secret_data(answer), naos_secret_bytes(answer));
+	naos_cursor_put_u32(&out, 0);
+	naos_hsm_answer_encode(&job, &out);
+	struct naos_cursor head = naos_cursor_writer(naos_secret_data(answer), NAOS_HSM_FRAME_HEADER_BYTES);
+	naos_cursor_put_u32(&head, (uint32_t)(out.position - NAOS_HSM_FRAME_HEADER_BYTES));
+	return naos_hsm_frame_send(fd, answer, out.position) && item.result == 0;
+}
+
+int naos_hsm_worker_main(int argc, char **argv)
+{
+	struct channel channels[NAOS_HSM_MAX_CHANNELS] = { 0 };
+	struct naos_hsm_token *token = NULL;
+	unsigned long count = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
+	size_t started = 0;
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGINT, SIG_IGN); /* of a terminal: the front ends it */
+	if (count == 0 || count > NAOS_HSM_MAX_CHANNELS)
+		return 2;
+	if (!hello(FIRST_DESCRIPTOR, &token))
+		return 1;
+	for (size_t i = 0; i < count; i++) {
+		channels[i] = (struct channel){ .token = token, .fd = FIRST_DESCRIPTOR + (int)i };
+		if (pthread_create(&channels[i].thread, NULL, serve, &channels[i]) != 0)
+			break;
+		started++;
+	}
+	for (size_t i = 0; i < started; i++)
+		(void)pthread_join(channels[i].thread, NULL);
+	(void)naos_hsm_token_close(token);
+	return started == count ? 0 : 1;
+}
