@@ -125,7 +125,7 @@ static int crypt_in_token(struct naos_hsm_token *t, const char *name, uint32_t v
 		return naos_error_set(err, NAOS_E_NOKEY, "the HSM worker has no key %s", name);
 	const struct naos_hsm_crypt original = *item;
 	for (int attempt = 0;; attempt++) {
-		CK_OBJECT_HANDLE key;
+		CK_OBJECT_HANDLE key = 0;
 		uint64_t epoch = 0;
 		const char *refusal = NULL;
 		int rc = enter_with_key(t, &row.mek, &key, &epoch, err);

@@ -31,6 +31,14 @@ struct naos_keyd *naos_keyd_close(struct naos_keyd *keyd);
 int naos_keyd_handle(struct naos_keyd *keyd, const struct naos_keyd_peer *peer, const struct naos_secret *message,
 		     struct naos_secret **ret_answer, struct naos_error *err) naos_must_check;
 
+/* Counts since the start, for metrics and health. */
+struct naos_keyd_status {
+	uint64_t requests, items, refusals;
+	uint64_t objects; /* in the database, destroyed ones too */
+	struct naos_hsm_status hsm;
+};
+void naos_keyd_status(struct naos_keyd *keyd, struct naos_keyd_status *ret);
+
 /* New roles and quotas from a reloaded configuration. */
 int naos_keyd_reload(struct naos_keyd *keyd, const struct naos_config *config, struct naos_error *err) naos_must_check;
 

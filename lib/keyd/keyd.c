@@ -1,0 +1,172 @@
+/* The key manager: opening, recovery, reload.  SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "keyd/call.h"
+
+static int add_object(void *context, const struct naos_object_core *core, const uint8_t *attributes, size_t bytes, uint64_t uses,
+		      struct naos_error *err)
+{
+	struct naos_keyd *keyd = context;
+	struct naos_object *object;
+	struct naos_entry *entry;
+	int rc = naos_object_read(core, attributes, bytes, &object, err);
+	if (rc != 0)
+		return rc;
+	rc = naos_table_add(keyd->table, object, &entry, err);
+	if (rc != 0)
+		(void)naos_object_free(object);
+	else
+		entry->uses = entry->uses_durable = uses; /* what was counted ahead counts as used */
+	return rc;
+}
+
+static int add_approval(void *context, const struct naos_uuid *id, const char *identity, int64_t unix_s, struct naos_error *err)
+{
+	struct naos_keyd *keyd = context;
+	struct naos_entry *entry = naos_table_find(keyd->table, id);
+	struct naos_approval *approval = entry ? calloc(1, sizeof(*approval)) : NULL;
+	if (!entry)
+		return 0;
+	if (!approval)
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory for approvals");
+	(void)snprintf(approval->identity, sizeof(approval->identity), "%s", identity);
+	approval->unix_s = unix_s;
+	approval->next = entry->approvals;
+	entry->approvals = approval;
+	return 0;
+}
+
+struct pending {
+	struct naos_entry **items;
+	size_t count, room;
+};
+
+static bool visit_pending(void *context, struct naos_entry *entry, struct naos_object *object)
+{
+	struct pending *pending = context;
+	if (object->core.phase == NAOS_OBJECT_SETTLED)
+		return true;
+	if (pending->count == pending->room) {
+		size_t room = pending->room ? 2 * pending->room : 16;
+		struct naos_entry **grown = reallocarray(pending->items, room, sizeof(*grown));
+		if (!grown)
+			return false; /* the rest is found at the next start */
+		pending->items = grown;
+		pending->room = room;
+	}
+	pending->items[pending->count++] = entry;
+	return true;
+}
+
+/* A creation that nobody was told of goes; a destruction that was recorded is done.  What the token can't do now is tried again by
+ * the next start: nobody can use such objects meanwhile. */
+static int settle_pending(struct naos_keyd *keyd, struct naos_error *err)
+{
+	struct pending pending = { .count = 0 };
+	int rc = 0;
+	naos_table_each(keyd->table, visit_pending, &pending);
+	for (size_t i = 0; rc == 0 && i < pending.count; i++) {
+		struct naos_entry *entry = pending.items[i];
+		const struct naos_change gone = { .kind = NAOS_CHANGE_DELETE, .id = entry->id };
+		if (entry->object->core.phase == NAOS_OBJECT_DESTROYING) {
+			rc = naos_destroy_settle(keyd, entry, err);
+		} else {
+			rc = naos_hsm_destroy(keyd->hsm, &entry->id, err);
+			if (rc == 0)
+				rc = naos_keyd_store_commit(keyd->store, &gone, 1, err);
+			if (rc == 0)
+				naos_table_publish(keyd->table, entry, NULL);
+		}
+		if (rc == NAOS_E_KEYMANAGER)
+			rc = 0;
+	}
+	free(pending.items);
+	return rc;
+}
+
+static int read_settings(struct naos_keyd *keyd, const struct naos_config *config, struct naos_error *err)
+{
+	keyd->approvals = naos_config_number(config, "keyd", NULL, "destroy-approvals");
+	keyd->approval_life_s = naos_config_number(config, "keyd", NULL, "approval-lifetime");
+	keyd->rotate_at = naos_config_number(config, "keyd", NULL, "rotate-at");
+	keyd->auto_rotate = naos_config_bool(config, "keyd", NULL, "auto-rotate");
+	if (keyd->rotate_at == 0 || keyd->rotate_at > NAOS_KEYD_MAX_USES)
+		return naos_error_set(err, NAOS_E_CONFIG, "%s: [keyd] rotate-at: 1 to %llu uses", naos_config_origin(config, "keyd", NULL, "rotate-at"),
+				      (unsigned long long)NAOS_KEYD_MAX_USES);
+	return 0;
+}
+
+int naos_keyd_open(const struct naos_config *config, struct naos_hsm *hsm, struct naos_audit_log *audit, struct naos_keyd **ret,
+		   struct naos_error *err)
+{
+	struct naos_keyd *keyd = calloc(1, sizeof(*keyd));
+	pthread_rwlockattr_t attributes;
+	if (!keyd)
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the key manager");
+	keyd->hsm = hsm;
+	keyd->audit = audit;
+	(void)pthread_rwlockattr_init(&attributes); /* a reload must not wait for ever */
+	(void)pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	(void)pthread_rwlock_init(&keyd->roles_lock, &attributes);
+	(void)pthread_rwlockattr_destroy(&attributes);
+	const struct naos_keyd_store_reader reader = { .context = keyd, .object = add_object, .approval = add_approval };
+	int rc = read_settings(keyd, config, err);
+	if (rc == 0)
+		rc = naos_roles_read(config, &keyd->roles, err);
+	if (rc == 0)
+		rc = naos_rates_create(&keyd->rates, err);
+	if (rc == 0)
+		rc = naos_table_create(&keyd->table, err);
+	if (rc == 0)
+		rc = naos_keyd_store_open(naos_config_string(config, "keyd", NULL, "database"), &keyd->store, err);
+	if (rc == 0)
+		rc = naos_keyd_store_read(keyd->store, &reader, err);
+	if (rc == 0)
+		rc = settle_pending(keyd, err);
+	if (rc != 0)
+		keyd = naos_keyd_close(keyd);
+	else
+		*ret = keyd;
+	return rc;
+}
+
+struct naos_keyd *naos_keyd_close(struct naos_keyd *keyd)
+{
+	if (!keyd)
+		return NULL;
+	(void)naos_keyd_store_close(keyd->store);
+	(void)naos_table_free(keyd->table);
+	(void)naos_rates_free(keyd->rates);
+	(void)naos_roles_free(keyd->roles);
+	(void)pthread_rwlock_destroy(&keyd->roles_lock);
+	free(keyd);
+	return NULL;
+}
+
+int naos_keyd_reload(struct naos_keyd *keyd, const struct naos_config *config, struct naos_error *err)
+{
+	struct naos_roles *roles = NULL;
+	struct naos_keyd settings = { .hsm = NULL };
+	int rc = read_settings(&settings, config, err);
+	if (rc == 0)
+		rc = naos_roles_read(config, &roles, err);
+	if (rc != 0)
+		return rc;
+	(void)pthread_rwlock_wrlock(&keyd->roles_lock); /* no request is under way */
+	struct naos_roles *former = keyd->roles;
+	keyd->roles = roles;
+	keyd->approvals = settings.approvals;
+	keyd->approval_life_s = settings.approval_life_s;
+	keyd->rotate_at = settings.rotate_at;
+	keyd->auto_rotate = settings.auto_rotate;
+	(void)pthread_rwlock_unlock(&keyd->roles_lock);
+	(void)naos_roles_free(former);
+	return 0;
+}
+
+void naos_keyd_status(struct naos_keyd *keyd, struct naos_keyd_status *ret)
+{
+	*ret = (struct naos_keyd_status){ .requests = atomic_load(&keyd->requests), .items = atomic_load(&keyd->items),
+					  .refusals = atomic_load(&keyd->refusals), .objects = naos_table_count(keyd->table) };
+	naos_hsm_status(keyd->hsm, &ret->hsm);
+}
