@@ -80,7 +80,8 @@ static int check_value(struct naos_call *call, const struct naos_kmip_attribute 
 {
 	struct naos_kmip_text name = name_of(attribute), text = { 0 };
 	if (attribute->value.type == 0)
-		return naos_call_refuse(call, NAOS_KMIP_REASON_INVALID_FIELD, "the attribute '%.*s' has no value", (int)(name.bytes & 127), name.data);
+		return naos_call_refuse(call, NAOS_KMIP_REASON_INVALID_FIELD, "the attribute '%.*s' has no value",
+					(int)(name.bytes & 127), name.data);
 	if (attribute->value.type == NAOS_KMIP_TYPE_TEXT)
 		text = attribute->value.text;
 	if (attribute->tag == NAOS_KMIP_TAG_NAME)
@@ -94,8 +95,8 @@ static int check_value(struct naos_call *call, const struct naos_kmip_attribute 
 static int refuse_rule(struct naos_call *call, const struct naos_kmip_attribute *attribute, const char *what)
 {
 	struct naos_kmip_text name = name_of(attribute);
-	return naos_call_refuse(call, NAOS_KMIP_REASON_ATTRIBUTE_READ_ONLY, "the attribute '%.*s' %s", (int)(name.bytes < 80 ? name.bytes : 80),
-				name.data, what);
+	return naos_call_refuse(call, NAOS_KMIP_REASON_ATTRIBUTE_READ_ONLY, "the attribute '%.*s' %s",
+				(int)(name.bytes < 80 ? name.bytes : 80), name.data, what);
 }
 
 static int add(struct naos_call *call, struct naos_edit *edit, const struct naos_kmip_attribute *attribute)
@@ -125,7 +126,8 @@ int naos_attributes_apply(struct naos_call *call, struct naos_edit *edit, const 
 }
 
 /* Whether the rules let this peer change an instance now. */
-static int check_change(struct naos_call *call, const struct naos_object *object, const struct naos_kmip_attribute *attribute, bool deleting)
+static int check_change(struct naos_call *call, const struct naos_object *object, const struct naos_kmip_attribute *attribute,
+			bool deleting)
 {
 	unsigned rule = rule_of(attribute);
 	enum naos_kmip_state state = naos_object_state(object, call->now);
@@ -179,7 +181,8 @@ static int echo(struct naos_call *call, const struct naos_object *object, const 
 	return 0;
 }
 
-static int change(struct naos_call *call, const struct naos_kmip_attribute_request *in, bool adding, struct naos_kmip_attribute_response *out)
+static int change(struct naos_call *call, const struct naos_kmip_attribute_request *in, bool adding,
+		  struct naos_kmip_attribute_response *out)
 {
 	const struct naos_kmip_attribute *attribute = in->attribute;
 	struct naos_kmip_attribute *present;

@@ -24,7 +24,8 @@ int naos_call_fail(struct naos_call *call, int code, const struct naos_error *er
 	(void)snprintf(call->message, sizeof(call->message), "%.190s", private ? info->sentence : err->message);
 	if (code == NAOS_E_KEYMANAGER)
 		(void)snprintf(call->message, sizeof(call->message), "the HSM is not available at the moment; try again");
-	call->reason = private && code != NAOS_E_EXISTS ? NAOS_KMIP_REASON_GENERAL_FAILURE : naos_kmip_reason_from_code(code, call->version);
+	call->reason =
+	    private && code != NAOS_E_EXISTS ? NAOS_KMIP_REASON_GENERAL_FAILURE : naos_kmip_reason_from_code(code, call->version);
 	call->audited = info->name;
 	return -1;
 }
@@ -81,7 +82,8 @@ static int find(struct naos_call *call, struct naos_kmip_text identifier, struct
 	struct naos_uuid id;
 	if (!identifier.data) {
 		if (!call->placeholder[0])
-			return naos_call_refuse(call, NAOS_KMIP_REASON_ITEM_NOT_FOUND, "no unique identifier, and no object in this batch before");
+			return naos_call_refuse(call, NAOS_KMIP_REASON_ITEM_NOT_FOUND,
+						"no unique identifier, and no object in this batch before");
 		identifier = naos_kmip_text(call->placeholder);
 	}
 	if (identifier.bytes >= sizeof(text))
@@ -106,8 +108,8 @@ static int check_right(struct naos_call *call, const struct naos_object *object,
 	/* who may approve a destruction asks for it like the others (lifecycle.c) */
 	bool approves = right == NAOS_RIGHT_DESTROY && naos_has_right(rights, NAOS_RIGHT_APPROVE);
 	if (!naos_has_right(rights, right) && !approves)
-		return naos_call_refuse(call, NAOS_KMIP_REASON_PERMISSION_DENIED, "your role may not do this (operation '%s') with this object",
-					naos_right_name(right));
+		return naos_call_refuse(call, NAOS_KMIP_REASON_PERMISSION_DENIED,
+					"your role may not do this (operation '%s') with this object", naos_right_name(right));
 	return 0;
 }
 
@@ -132,11 +134,12 @@ int naos_call_allowed(struct naos_call *call, enum naos_right right)
 {
 	if (naos_has_right(call->allowance.rights, right))
 		return 0;
-	return naos_call_refuse(call, NAOS_KMIP_REASON_PERMISSION_DENIED, "no role of yours has the operation '%s'", naos_right_name(right));
+	return naos_call_refuse(call, NAOS_KMIP_REASON_PERMISSION_DENIED, "no role of yours has the operation '%s'",
+				naos_right_name(right));
 }
 
-int naos_call_begin_change(struct naos_call *call, struct naos_kmip_text identifier, enum naos_right right, struct naos_entry **ret_entry,
-			   struct naos_object **ret, struct naos_edit *ret_edit)
+int naos_call_begin_change(struct naos_call *call, struct naos_kmip_text identifier, enum naos_right right,
+			   struct naos_entry **ret_entry, struct naos_object **ret, struct naos_edit *ret_edit)
 {
 	struct naos_error err = NAOS_ERROR_INIT;
 	struct naos_entry *entry;

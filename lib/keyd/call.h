@@ -63,8 +63,8 @@ int naos_call_object(struct naos_call *call, struct naos_kmip_text identifier, e
 int naos_call_allowed(struct naos_call *call, enum naos_right right) naos_must_check;
 
 /* The object being changed: entry->change is held until naos_call_end_change. */
-int naos_call_begin_change(struct naos_call *call, struct naos_kmip_text identifier, enum naos_right right, struct naos_entry **ret_entry,
-			   struct naos_object **ret, struct naos_edit *ret_edit) naos_must_check;
+int naos_call_begin_change(struct naos_call *call, struct naos_kmip_text identifier, enum naos_right right,
+			   struct naos_entry **ret_entry, struct naos_object **ret, struct naos_edit *ret_edit) naos_must_check;
 /* Sets Last Change Date, makes the change durable, publishes it. */
 int naos_call_commit(struct naos_call *call, struct naos_entry *entry, struct naos_edit *edit) naos_must_check;
 void naos_call_end_change(struct naos_entry *entry, struct naos_edit *edit);
@@ -73,13 +73,15 @@ void naos_call_end_change(struct naos_entry *entry, struct naos_edit *edit);
 struct naos_operation {
 	enum naos_kmip_operation operation;
 	const char *audit; /* "key.create" */
-	int (*run)(struct naos_call *call, const union naos_kmip_request_payload *in, union naos_kmip_response_payload *out);
+	int (*run)(struct naos_call *call, const union naos_kmip_request_payload *in,
+		   union naos_kmip_response_payload *out);
 	bool quiet; /* reads metadata only: recorded where it is refused */
 };
 const struct naos_operation *naos_operation_find(uint32_t operation);
 
 #define NAOS_OPERATION(name) \
-	int naos_operation_##name(struct naos_call *call, const union naos_kmip_request_payload *in, union naos_kmip_response_payload *out)
+	int naos_operation_##name(struct naos_call *call, const union naos_kmip_request_payload *in, \
+				  union naos_kmip_response_payload *out)
 NAOS_OPERATION(create);
 NAOS_OPERATION(register);
 NAOS_OPERATION(rekey);
@@ -106,11 +108,13 @@ struct naos_crypt_slot {
 	const char *uid; /* owned by the call's object */
 	bool encrypt, iv_made, append_tag;
 };
-int naos_crypt_prepare(struct naos_call *call, bool encrypt, const struct naos_kmip_crypt_request *in, struct naos_crypt_slot *slot) naos_must_check;
+int naos_crypt_prepare(struct naos_call *call, bool encrypt, const struct naos_kmip_crypt_request *in,
+		       struct naos_crypt_slot *slot) naos_must_check;
 int naos_crypt_finish(struct naos_call *call, struct naos_crypt_slot *slot, struct naos_kmip_crypt_response *out) naos_must_check;
 
 /* Attributes that clients give at creation, checked and put into the edit (attributes.c). */
-int naos_attributes_apply(struct naos_call *call, struct naos_edit *edit, const struct naos_kmip_attributes *attributes) naos_must_check;
+int naos_attributes_apply(struct naos_call *call, struct naos_edit *edit,
+			  const struct naos_kmip_attributes *attributes) naos_must_check;
 /* Whether the peer's version has an attribute, and the object's stands for it. */
 bool naos_attribute_visible(const struct naos_call *call, const struct naos_kmip_attribute *attribute);
 
@@ -131,11 +135,12 @@ int naos_creation_make(struct naos_call *call, struct naos_creation *creation, s
 /* A name that another object of the owner has: refused. */
 int naos_creation_check_names(struct naos_call *call, const struct naos_edit *edit, const struct naos_uuid *except) naos_must_check;
 /* Rotation of `entry`, its change held: the new object's identifier. */
-int naos_rotate(struct naos_call *call, struct naos_entry *entry, const struct naos_object *old, const struct naos_kmip_rekey_request *request,
-		char ret_uid[static NAOS_UUID_TEXT_BYTES]) naos_must_check;
+int naos_rotate(struct naos_call *call, struct naos_entry *entry, const struct naos_object *old,
+		const struct naos_kmip_rekey_request *request, char ret_uid[static NAOS_UUID_TEXT_BYTES]) naos_must_check;
 
 /* Writes an event before it happens (what can't be undone). */
-int naos_call_record(struct naos_call *call, const char *action, const char *uid, const char *decision, const char *reason) naos_must_check;
+int naos_call_record(struct naos_call *call, const char *action, const char *uid, const char *decision,
+		     const char *reason) naos_must_check;
 
 /* Uses of a key (uses.c): counts one, makes the count durable ahead. */
 int naos_uses_take(struct naos_call *call, struct naos_entry *entry, const struct naos_object *object, uint64_t bytes) naos_must_check;

@@ -80,7 +80,9 @@ int naos_creation_check_names(struct naos_call *call, const struct naos_edit *ed
 	if (!naos_edit_find(search.edit, NAOS_KMIP_TAG_NAME, (struct naos_kmip_text){ 0 }, -1))
 		return 0;
 	naos_table_each(call->keyd->table, visit_names, &search);
-	return search.found ? naos_call_refuse(call, NAOS_KMIP_REASON_NON_UNIQUE_NAME_ATTRIBUTE, "another object of yours has this name") : 0;
+	return search.found
+		   ? naos_call_refuse(call, NAOS_KMIP_REASON_NON_UNIQUE_NAME_ATTRIBUTE, "another object of yours has this name")
+		   : 0;
 }
 
 struct quota {
@@ -109,11 +111,13 @@ static int check_quota(struct naos_call *call)
 }
 
 /* What the server says of a new object. */
-static int add_server_attributes(struct naos_call *call, const struct naos_creation *creation, struct naos_edit *edit, const char *uid)
+static int add_server_attributes(struct naos_call *call, const struct naos_creation *creation, struct naos_edit *edit,
+				 const char *uid)
 {
 	struct naos_error err = NAOS_ERROR_INIT;
 	bool resident = creation->object_class == NAOS_CLASS_RESIDENT;
-	bool sensitive = boolean_of(edit, NAOS_KMIP_TAG_SENSITIVE, resident), extractable = boolean_of(edit, NAOS_KMIP_TAG_EXTRACTABLE, !resident);
+	bool sensitive = boolean_of(edit, NAOS_KMIP_TAG_SENSITIVE, resident),
+	     extractable = boolean_of(edit, NAOS_KMIP_TAG_EXTRACTABLE, !resident);
 	const struct naos_kmip_attribute lease = { .tag = NAOS_KMIP_TAG_LEASE_TIME,
 						   .value = { .type = NAOS_KMIP_TYPE_INTERVAL, .seconds = NAOS_KEYD_LEASE_S } };
 	const struct naos_kmip_attribute fixed[] = {
@@ -245,7 +249,8 @@ int naos_creation_make(struct naos_call *call, struct naos_creation *creation, s
 	if (rc == 0)
 		rc = add_server_attributes(call, creation, edit, uid);
 	if (rc == 0)
-		rc = creation->object_class == NAOS_CLASS_RESIDENT ? make_resident(call, creation, edit, ret_entry) : make_kept(call, creation, edit, ret_entry);
+		rc = creation->object_class == NAOS_CLASS_RESIDENT ? make_resident(call, creation, edit, ret_entry)
+								   : make_kept(call, creation, edit, ret_entry);
 	if (rc == 0) {
 		(void)snprintf(call->placeholder, sizeof(call->placeholder), "%s", uid);
 		(void)snprintf(call->audit_object, sizeof(call->audit_object), "%s", uid);
@@ -272,7 +277,8 @@ static int choose_class(struct naos_call *call, struct naos_edit *edit, enum nao
 		return 0;
 	}
 	if (wanted)
-		return naos_call_refuse(call, NAOS_KMIP_REASON_PERMISSION_DENIED, "your role makes keys that stay in the HSM, not extractable ones");
+		return naos_call_refuse(call, NAOS_KMIP_REASON_PERMISSION_DENIED,
+					"your role makes keys that stay in the HSM, not extractable ones");
 	if (enumeration_of(edit, NAOS_KMIP_TAG_CRYPTOGRAPHIC_ALGORITHM) != NAOS_KMIP_ALGORITHM_AES ||
 	    integer_of(edit, NAOS_KMIP_TAG_CRYPTOGRAPHIC_LENGTH) != 256)
 		return naos_call_refuse(call, NAOS_KMIP_REASON_INVALID_FIELD, "keys that stay in the HSM are AES keys of 256 bits");
@@ -290,7 +296,8 @@ NAOS_OPERATION(create)
 	if (naos_call_allowed(call, NAOS_RIGHT_CREATE) != 0)
 		return -1;
 	if (request->object_type != NAOS_KMIP_OBJECT_TYPE_SYMMETRIC_KEY)
-		return naos_call_refuse(call, NAOS_KMIP_REASON_INVALID_FIELD, "only symmetric keys are created here; others can be registered");
+		return naos_call_refuse(call, NAOS_KMIP_REASON_INVALID_FIELD,
+					"only symmetric keys are created here; others can be registered");
 	int rc = naos_edit_begin(NULL, &edit, &err);
 	if (rc != 0)
 		return naos_call_fail(call, rc, &err);
@@ -320,7 +327,8 @@ static int adopt_block(struct naos_call *call, struct naos_edit *edit, const str
 		return naos_call_refuse(call, NAOS_KMIP_REASON_INVALID_FIELD, "key block and attributes differ in algorithm or length");
 	int rc = 0;
 	if (!algorithm && block->cryptographic_algorithm) {
-		struct naos_kmip_attribute attribute = naos_kmip_attribute_enum(NAOS_KMIP_TAG_CRYPTOGRAPHIC_ALGORITHM, block->cryptographic_algorithm);
+		struct naos_kmip_attribute attribute =
+		    naos_kmip_attribute_enum(NAOS_KMIP_TAG_CRYPTOGRAPHIC_ALGORITHM, block->cryptographic_algorithm);
 		rc = naos_edit_add(edit, &attribute, &err);
 	}
 	if (rc == 0 && !bits) {
@@ -333,7 +341,8 @@ static int adopt_block(struct naos_call *call, struct naos_edit *edit, const str
 }
 
 /* The value of a registered object; not for what is wrapped or elsewhere. */
-static int value_of(struct naos_call *call, const struct naos_kmip_object *object, struct naos_creation *creation, struct naos_kmip_bytes *ret)
+static int value_of(struct naos_call *call, const struct naos_kmip_object *object, struct naos_creation *creation,
+		    struct naos_kmip_bytes *ret)
 {
 	const struct naos_kmip_key_block *block = naos_kmip_object_block(object);
 	if (object->opaque_object) {
@@ -395,7 +404,8 @@ NAOS_OPERATION(register)
 	if (naos_call_allowed(call, NAOS_RIGHT_REGISTER) != 0)
 		return -1;
 	if (!call->allowance.exportable)
-		return naos_call_refuse(call, NAOS_KMIP_REASON_PERMISSION_DENIED, "your role makes keys inside the HSM; what was outside is not taken");
+		return naos_call_refuse(call, NAOS_KMIP_REASON_PERMISSION_DENIED,
+					"your role makes keys inside the HSM; what was outside is not taken");
 	if (request->object_type != NAOS_KMIP_OBJECT_TYPE_SYMMETRIC_KEY && request->object_type != NAOS_KMIP_OBJECT_TYPE_SECRET_DATA &&
 	    request->object_type != NAOS_KMIP_OBJECT_TYPE_OPAQUE_DATA)
 		return naos_call_refuse(call, NAOS_KMIP_REASON_FEATURE_NOT_SUPPORTED, "objects of this type are not kept here");

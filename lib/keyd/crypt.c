@@ -82,7 +82,8 @@ static int check_separation(struct naos_call *call, const struct naos_object *ob
 		return naos_call_refuse(call, NAOS_KMIP_REASON_PERMISSION_DENIED,
 					"your role encrypts but does not decrypt: only GCM with an IV that the server makes is allowed");
 	if (!slot->encrypt && !may_encrypt && slot->item.mode == NAOS_HSM_CTR)
-		return naos_call_refuse(call, NAOS_KMIP_REASON_PERMISSION_DENIED, "your role decrypts but does not encrypt: CTR is not allowed");
+		return naos_call_refuse(call, NAOS_KMIP_REASON_PERMISSION_DENIED,
+					"your role decrypts but does not encrypt: CTR is not allowed");
 	return 0;
 }
 
@@ -161,7 +162,8 @@ int naos_crypt_prepare(struct naos_call *call, bool encrypt, const struct naos_k
 	*slot = (struct naos_crypt_slot){ .request = in, .encrypt = encrypt };
 	int rc = naos_call_object(call, in->unique_identifier, encrypt ? NAOS_RIGHT_ENCRYPT : NAOS_RIGHT_DECRYPT, &slot->entry, &object);
 	if (rc == 0 && (in->init_indicator.present || in->final_indicator.present || in->correlation_value.data))
-		rc = naos_call_refuse(call, NAOS_KMIP_REASON_FEATURE_NOT_SUPPORTED, "data in several parts are not supported: send them at once");
+		rc = naos_call_refuse(call, NAOS_KMIP_REASON_FEATURE_NOT_SUPPORTED,
+				      "data in several parts are not supported: send them at once");
 	if (rc == 0)
 		rc = check_key(call, object, encrypt);
 	if (rc != 0)

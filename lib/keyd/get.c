@@ -14,7 +14,8 @@ static int check_release(struct naos_call *call, const struct naos_object *objec
 	if (naos_object_state(object, call->now) >= NAOS_KMIP_STATE_DESTROYED)
 		return naos_call_refuse(call, NAOS_KMIP_REASON_OBJECT_DESTROYED, "the object is destroyed");
 	if (object->core.object_class == NAOS_CLASS_RESIDENT || (extractable && !extractable->value.boolean))
-		return naos_call_refuse(call, NAOS_KMIP_REASON_NOT_EXTRACTABLE, "this key does not leave the HSM: let it encrypt and decrypt");
+		return naos_call_refuse(call, NAOS_KMIP_REASON_NOT_EXTRACTABLE,
+					"this key does not leave the HSM: let it encrypt and decrypt");
 	if (sensitive && sensitive->value.boolean && !wrapped)
 		return naos_call_refuse(call, NAOS_KMIP_REASON_SENSITIVE, "this object is given out wrapped only");
 	return 0;
@@ -48,7 +49,8 @@ static int wrapping_key(struct naos_call *call, const struct naos_kmip_key_wrapp
 	parameters = information->cryptographic_parameters ? information->cryptographic_parameters :
 		     attribute				   ? attribute->value.cryptographic_parameters : NULL;
 	if (parameters && parameters->block_cipher_mode && parameters->block_cipher_mode != NAOS_KMIP_MODE_NIST_KEY_WRAP)
-		return naos_call_refuse(call, NAOS_KMIP_REASON_UNSUPPORTED_CRYPTOGRAPHIC_PARAMETERS, "keys are wrapped by NIST Key Wrap (RFC 3394)");
+		return naos_call_refuse(call, NAOS_KMIP_REASON_UNSUPPORTED_CRYPTOGRAPHIC_PARAMETERS,
+					"keys are wrapped by NIST Key Wrap (RFC 3394)");
 	if ((*ret)->core.object_class == NAOS_CLASS_RESIDENT || (*ret)->type != NAOS_KMIP_OBJECT_TYPE_SYMMETRIC_KEY ||
 	    (*ret)->algorithm != NAOS_KMIP_ALGORITHM_AES || !((*ret)->usage_mask & MASK_WRAP))
 		return naos_call_refuse(call, NAOS_KMIP_REASON_INCOMPATIBLE_CRYPTOGRAPHIC_USAGE_MASK,
@@ -64,7 +66,10 @@ static int wrap(struct naos_call *call, const struct naos_object *key, const str
 {
 	naos_autosecret struct naos_secret *encoded = NULL;
 	struct naos_error err = NAOS_ERROR_INIT;
-	struct naos_hsm_crypt item = { .key = naos_object_key(key), .encrypt = true, .mode = NAOS_HSM_KEY_WRAP, .in = naos_secret_view(value),
+	struct naos_hsm_crypt item = { .key = naos_object_key(key),
+				       .encrypt = true,
+				       .mode = NAOS_HSM_KEY_WRAP,
+				       .in = naos_secret_view(value),
 				       .in_bytes = naos_secret_bytes(value) };
 	if (wrapping->encoding_option != NAOS_KMIP_ENCODING_OPTION_NO_ENCODING) { /* the default is TTLV */
 		int rc = naos_secret_create(naos_secret_bytes(value) + 32, &encoded, &err);
@@ -105,7 +110,9 @@ static int fill_answer(struct naos_call *call, const struct naos_object *object,
 	struct naos_kmip_bytes bytes = naos_kmip_bytes(naos_secret_view(value), naos_secret_bytes(value));
 	if (!a)
 		return -1;
-	a->block = (struct naos_kmip_key_block){ .format = object->core.format, .value = &a->value, .cryptographic_algorithm = object->algorithm };
+	a->block = (struct naos_kmip_key_block){ .format = object->core.format,
+						 .value = &a->value,
+						 .cryptographic_algorithm = object->algorithm };
 	if (object->length_bits)
 		a->block.cryptographic_length = naos_kmip_integer(object->length_bits);
 	if (wrapping_object) {
@@ -114,7 +121,8 @@ static int fill_answer(struct naos_call *call, const struct naos_object *object,
 		a->block.value = NULL;
 		a->information = *request->wrapping->encryption_key;
 		a->information.unique_identifier = naos_kmip_text(wrapping_object->uid);
-		a->wrapping = (struct naos_kmip_key_wrapping_data){ .wrapping_method = NAOS_KMIP_WRAPPING_METHOD_ENCRYPT, .encryption_key = &a->information };
+		a->wrapping = (struct naos_kmip_key_wrapping_data){ .wrapping_method = NAOS_KMIP_WRAPPING_METHOD_ENCRYPT,
+								    .encryption_key = &a->information };
 		if (call->version >= NAOS_KMIP_1_1)
 			a->wrapping.encoding_option = request->wrapping->encoding_option;
 		a->block.wrapping = &a->wrapping;

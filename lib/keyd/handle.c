@@ -35,8 +35,8 @@ static const char *keep_text(struct naos_call *call, const char *text)
 }
 
 /* The answer of an item and its record.  rc 0: the payload is in the item already. */
-static void settle(struct naos_call *call, struct batch *batch, const struct naos_kmip_request_item *in, struct naos_kmip_response_item *out,
-		   int rc)
+static void settle(struct naos_call *call, struct batch *batch, const struct naos_kmip_request_item *in,
+		   struct naos_kmip_response_item *out, int rc)
 {
 	const struct naos_operation *row = naos_operation_find(in->operation);
 	out->operation = in->operation;
@@ -95,7 +95,8 @@ static size_t run_crypts(struct naos_call *call, struct batch *batch, size_t fir
 		struct naos_kmip_response_item *out = &batch->items[first + i];
 		bool encrypt = in->operation == NAOS_KMIP_OPERATION_ENCRYPT;
 		begin_item(call);
-		int rc = slots && items && bad ? check_item(call, in) : naos_call_refuse(call, NAOS_KMIP_REASON_GENERAL_FAILURE, "out of memory");
+		int rc = slots && items && bad ? check_item(call, in)
+					       : naos_call_refuse(call, NAOS_KMIP_REASON_GENERAL_FAILURE, "out of memory");
 		if (rc == 0)
 			rc = naos_crypt_prepare(call, encrypt, encrypt ? &in->payload.encrypt : &in->payload.decrypt, &slots[i]);
 		if (rc == 0) {
@@ -192,7 +193,8 @@ static int refuse_message(struct naos_call *call, uint32_t version, enum naos_km
 }
 
 /* Why a whole message is refused, or NULL. */
-static const char *message_fault(const struct naos_call *call, const struct naos_kmip_request *request, enum naos_kmip_result_reason *reason)
+static const char *message_fault(const struct naos_call *call, const struct naos_kmip_request *request,
+				 enum naos_kmip_result_reason *reason)
 {
 	*reason = NAOS_KMIP_REASON_INVALID_MESSAGE;
 	if (!call->allowance.known) {
@@ -207,14 +209,16 @@ static const char *message_fault(const struct naos_call *call, const struct naos
 	return NULL;
 }
 
-static int answer_batch(struct naos_call *call, const struct naos_kmip_request *request, struct naos_secret **ret, struct naos_error *err)
+static int answer_batch(struct naos_call *call, const struct naos_kmip_request *request, struct naos_secret **ret,
+			struct naos_error *err)
 {
 	struct batch batch = { .request = request };
 	size_t count = request->batch.count, limit = 0;
 	batch.items = naos_kmip_arena_take(call->arena, count, sizeof(*batch.items));
 	batch.events = naos_kmip_arena_take(call->arena, count, sizeof(*batch.events));
 	if (!batch.items || !batch.events)
-		return answer_failure(call, request->version, NAOS_KMIP_REASON_GENERAL_FAILURE, "the request needs too much memory", ret, err);
+		return answer_failure(call, request->version, NAOS_KMIP_REASON_GENERAL_FAILURE, "the request needs too much memory",
+				      ret, err);
 	run_batch(call, &batch);
 	/* durable before the answer */
 	if (batch.event_count > 0 && naos_audit_append_many(call->keyd->audit, batch.events, batch.event_count, err) != 0)
@@ -227,14 +231,16 @@ static int answer_batch(struct naos_call *call, const struct naos_kmip_request *
 						     .batch = { batch.items, batch.count } };
 	int rc = naos_kmip_response_write(&response, limit, ret, err);
 	if (rc == NAOS_E_LIMIT)
-		return answer_failure(call, request->version, NAOS_KMIP_REASON_RESPONSE_TOO_LARGE, "the answer is longer than allowed", ret, err);
-	if (rc == NAOS_E_UNSUPPORTED || rc == NAOS_E_USAGE)
-		return answer_failure(call, request->version, NAOS_KMIP_REASON_GENERAL_FAILURE, "the answer can't be said in this version of KMIP",
+		return answer_failure(call, request->version, NAOS_KMIP_REASON_RESPONSE_TOO_LARGE, "the answer is longer than allowed",
 				      ret, err);
+	if (rc == NAOS_E_UNSUPPORTED || rc == NAOS_E_USAGE)
+		return answer_failure(call, request->version, NAOS_KMIP_REASON_GENERAL_FAILURE,
+				      "the answer can't be said in this version of KMIP", ret, err);
 	return rc;
 }
 
-static int answer_request(struct naos_call *call, const struct naos_kmip_request *request, struct naos_secret **ret, struct naos_error *err)
+static int answer_request(struct naos_call *call, const struct naos_kmip_request *request, struct naos_secret **ret,
+			  struct naos_error *err)
 {
 	enum naos_kmip_result_reason reason;
 	const char *fault;
@@ -248,8 +254,8 @@ static int answer_request(struct naos_call *call, const struct naos_kmip_request
 	if (fault)
 		return refuse_message(call, request->version, reason, fault, ret, err);
 	uint64_t burst = call->allowance.burst > call->allowance.rate ? call->allowance.burst : call->allowance.rate;
-	if (call->allowance.rate > 0 &&
-	    !naos_rates_take(call->keyd->rates, call->peer->identity, call->allowance.rate, burst, count < burst ? count : burst, now_ns()))
+	if (call->allowance.rate > 0 && !naos_rates_take(call->keyd->rates, call->peer->identity, call->allowance.rate, burst,
+							 count < burst ? count : burst, now_ns()))
 		return refuse_message(call, request->version, NAOS_KMIP_REASON_SERVER_LIMIT_EXCEEDED,
 				      "more requests a second than your role allows; try again later", ret, err);
 	(void)atomic_fetch_add_explicit(&call->keyd->items, count, memory_order_relaxed);

@@ -80,12 +80,14 @@ int naos_hsm_crypt(struct naos_hsm *hsm, struct naos_hsm_crypt *items, size_t co
 int naos_hsm_keep(struct naos_hsm *hsm, const struct naos_uuid *id, const struct naos_secret *value, uint8_t **ret, size_t *ret_bytes,
 		  struct naos_error *err) naos_must_check;
 /* The value back, for Get of an exportable object. */
-int naos_hsm_release(struct naos_hsm *hsm, const struct naos_hsm_key *key, struct naos_secret **ret, struct naos_error *err) naos_must_check;
+int naos_hsm_release(struct naos_hsm *hsm, const struct naos_hsm_key *key, struct naos_secret **ret,
+		     struct naos_error *err) naos_must_check;
 /* A fresh kept value of `bytes` that never was in the front (Create of class exportable). */
 int naos_hsm_create_kept(struct naos_hsm *hsm, const struct naos_uuid *id, size_t bytes, uint8_t **ret, size_t *ret_bytes,
 			 struct naos_error *err) naos_must_check;
 /* SHA-256 of a kept value, for the attribute Digest. */
-int naos_hsm_digest(struct naos_hsm *hsm, const struct naos_hsm_key *key, uint8_t ret[static 32], struct naos_error *err) naos_must_check;
+int naos_hsm_digest(struct naos_hsm *hsm, const struct naos_hsm_key *key, uint8_t ret[static 32],
+		    struct naos_error *err) naos_must_check;
 /* At most NAOS_HSM_MAX_RANDOM_BYTES, from the token. */
 int naos_hsm_random(struct naos_hsm *hsm, void *ret, size_t bytes, struct naos_error *err) naos_must_check;
 

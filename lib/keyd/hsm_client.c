@@ -169,7 +169,8 @@ void naos_hsm_submit(struct naos_hsm *hsm, struct naos_hsm_job *jobs, size_t cou
 			travel(hsm, &jobs[i], 1);
 }
 
-static int one(struct naos_hsm *hsm, enum naos_hsm_operation operation, struct naos_hsm_crypt *item, size_t wanted, struct naos_error *err)
+static int one(struct naos_hsm *hsm, enum naos_hsm_operation operation, struct naos_hsm_crypt *item, size_t wanted,
+	       struct naos_error *err)
 {
 	struct naos_hsm_job job = { .operation = operation, .item = item, .wanted = (uint32_t)wanted };
 	naos_hsm_submit(hsm, &job, 1);

@@ -60,8 +60,11 @@ static int spawn(struct naos_hsm *hsm, const int *theirs, struct naos_error *err
 static int hello(struct naos_hsm *hsm, struct naos_error *err)
 {
 	struct naos_hsm_channel *channel = &hsm->channels[0];
-	struct naos_hsm_crypt item = { .encrypt = hsm->network, .associated = (const uint8_t *)hsm->uri, .associated_bytes = strlen(hsm->uri),
-				       .in = (const uint8_t *)hsm->store, .in_bytes = strlen(hsm->store) };
+	struct naos_hsm_crypt item = { .encrypt = hsm->network,
+				       .associated = (const uint8_t *)hsm->uri,
+				       .associated_bytes = strlen(hsm->uri),
+				       .in = (const uint8_t *)hsm->store,
+				       .in_bytes = strlen(hsm->store) };
 	struct naos_hsm_job job = { .operation = NAOS_HSM_HELLO, .item = &item };
 	size_t bytes = naos_hsm_request_bytes(&job);
 	int rc = naos_hsm_frame_reserve(&channel->request, NAOS_HSM_FRAME_HEADER_BYTES + bytes, err);

@@ -75,7 +75,7 @@ static int search_token(struct naos_hsm_token *t, struct naos_error *err)
 }
 
 /* Entered on return if 0. */
-static int enter_with_key(struct naos_hsm_token *t, const struct naos_mek *mek, CK_OBJECT_HANDLE *ret, uint64_t *epoch,
+static int enter_with_key(struct naos_hsm_token *t, const struct naos_store_row *row, CK_OBJECT_HANDLE *ret, uint64_t *epoch,
 			  struct naos_error *err)
 {
 	for (int attempt = 0;; attempt++) {
@@ -83,7 +83,7 @@ static int enter_with_key(struct naos_hsm_token *t, const struct naos_mek *mek, 
 		int rc = naos_token_enter(t->token, epoch, err);
 		if (rc != 0)
 			return rc;
-		rc = naos_token_key(t->token, &mek->id, mek->version, &key, err);
+		rc = naos_token_key(t->token, &row->mek, &row->proof, &key, err);
 		if (rc == 0 && key != 0) {
 			*ret = key;
 			return 0;
@@ -91,7 +91,7 @@ static int enter_with_key(struct naos_hsm_token *t, const struct naos_mek *mek, 
 		naos_token_leave(t->token);
 		if (attempt > 0)
 			return rc ? rc : naos_error_set(err, NAOS_E_NOKEY, "token '%s' has no object for key %s: was the token replaced, or "
-							"restored from an older backup?", t->token->label, mek->name);
+							"restored from an older backup?", t->token->label, row->mek.name);
 		if (rc == 0 || rc == NAOS_E_KEYMANAGER) /* no such object, or no longer: it was re-opened meanwhile */
 			rc = search_token(t, err);
 		if (rc != 0)
@@ -106,8 +106,8 @@ static bool may_be_bad_data(CK_RV rv)
 	       rv == CKR_ENCRYPTED_DATA_LEN_RANGE || rv == CKR_SIGNATURE_INVALID || rv == 0x42 /* PKCS#11 3.0: AEAD decrypt failed */;
 }
 
-static int token_answer(struct naos_hsm_token *t, const struct naos_store_row *row, CK_OBJECT_HANDLE key, const struct naos_hsm_crypt *item,
-			CK_RV rv, struct naos_error *err)
+static int token_answer(struct naos_hsm_token *t, const struct naos_store_row *row, CK_OBJECT_HANDLE key,
+			const struct naos_hsm_crypt *item, CK_RV rv, struct naos_error *err)
 {
 	char text[NAOS_RV_TEXT_BYTES];
 	if (!item->encrypt && may_be_bad_data(rv) && naos_proof_check(t->token, key, &row->proof, NULL) == 0)
@@ -118,7 +118,8 @@ static int token_answer(struct naos_hsm_token *t, const struct naos_store_row *r
 			      naos_rv_text(rv, text));
 }
 
-static int crypt_in_token(struct naos_hsm_token *t, const char *name, uint32_t version, struct naos_hsm_crypt *item, struct naos_error *err)
+static int crypt_in_token(struct naos_hsm_token *t, const char *name, uint32_t version, struct naos_hsm_crypt *item,
+			  struct naos_error *err)
 {
 	struct naos_store_row row;
 	if (!find_row(t, name, version, &row))
@@ -128,7 +129,7 @@ static int crypt_in_token(struct naos_hsm_token *t, const char *name, uint32_t v
 		CK_OBJECT_HANDLE key = 0;
 		uint64_t epoch = 0;
 		const char *refusal = NULL;
-		int rc = enter_with_key(t, &row.mek, &key, &epoch, err);
+		int rc = enter_with_key(t, &row, &key, &epoch, err);
 		if (rc == 0) {
 			CK_RV rv = naos_token_crypt(t->token, key, item, &refusal);
 			rc = refusal ? naos_error_set(err, NAOS_E_USAGE, "%s", refusal) :
@@ -176,8 +177,14 @@ static int keep(struct naos_hsm_token *t, struct naos_hsm_crypt *job, const uint
 	naos_autofree uint8_t *sealed = malloc(bytes + NAOS_HSM_GROWTH_BYTES);
 	if (!sealed)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for a kept key");
-	struct naos_hsm_crypt item = { .encrypt = true, .mode = NAOS_HSM_GCM, .associated = associated, .associated_bytes = sizeof(associated),
-				       .in = value, .in_bytes = bytes, .out = sealed, .tag_bytes = TAG_BYTES };
+	struct naos_hsm_crypt item = { .encrypt = true,
+				       .mode = NAOS_HSM_GCM,
+				       .associated = associated,
+				       .associated_bytes = sizeof(associated),
+				       .in = value,
+				       .in_bytes = bytes,
+				       .out = sealed,
+				       .tag_bytes = TAG_BYTES };
 	int rc = crypt_in_token(t, STORAGE_KEY, t->storage.version, &item, err);
 	if (rc != 0)
 		return rc;
@@ -284,7 +291,8 @@ static int random_bytes(struct naos_hsm_token *t, struct naos_hsm_crypt *item, s
 		CK_RV rv = t->token->module->functions->C_GenerateRandom(session, item->out, bytes);
 		naos_session_release(t->token, session, rv);
 		if (rv != CKR_OK)
-			rc = naos_error_set(err, NAOS_E_KEYMANAGER, "token '%s' gives no random bytes: %s", t->token->label, naos_rv_text(rv, text));
+			rc = naos_error_set(err, NAOS_E_KEYMANAGER, "token '%s' gives no random bytes: %s", t->token->label,
+					    naos_rv_text(rv, text));
 		else
 			item->out_bytes = bytes;
 	}

@@ -91,8 +91,8 @@ static int read_settings(struct naos_keyd *keyd, const struct naos_config *confi
 	keyd->rotate_at = naos_config_number(config, "keyd", NULL, "rotate-at");
 	keyd->auto_rotate = naos_config_bool(config, "keyd", NULL, "auto-rotate");
 	if (keyd->rotate_at == 0 || keyd->rotate_at > NAOS_KEYD_MAX_USES)
-		return naos_error_set(err, NAOS_E_CONFIG, "%s: [keyd] rotate-at: 1 to %llu uses", naos_config_origin(config, "keyd", NULL, "rotate-at"),
-				      (unsigned long long)NAOS_KEYD_MAX_USES);
+		return naos_error_set(err, NAOS_E_CONFIG, "%s: [keyd] rotate-at: 1 to %llu uses",
+				      naos_config_origin(config, "keyd", NULL, "rotate-at"), (unsigned long long)NAOS_KEYD_MAX_USES);
 	return 0;
 }
 

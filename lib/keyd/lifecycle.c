@@ -45,10 +45,11 @@ NAOS_OPERATION(activate)
 	return rc;
 }
 
-static int fill_revoked(struct naos_call *call, const struct naos_kmip_revoke_request *request, const struct naos_object *object, struct naos_edit *edit,
-		  struct naos_error *err)
+static int fill_revoked(struct naos_call *call, const struct naos_kmip_revoke_request *request, const struct naos_object *object,
+			struct naos_edit *edit, struct naos_error *err)
 {
-	bool compromised = request->reason->code == NAOS_KMIP_REVOCATION_KEY_COMPROMISE || request->reason->code == NAOS_KMIP_REVOCATION_CA_COMPROMISE;
+	bool compromised =
+	    request->reason->code == NAOS_KMIP_REVOCATION_KEY_COMPROMISE || request->reason->code == NAOS_KMIP_REVOCATION_CA_COMPROMISE;
 	bool destroyed = naos_object_state(object, call->now) >= NAOS_KMIP_STATE_DESTROYED;
 	const struct naos_kmip_attribute reason = naos_kmip_attribute_structure(NAOS_KMIP_TAG_REVOCATION_REASON, request->reason);
 	int rc = set_state(edit, compromised ? (destroyed ? NAOS_KMIP_STATE_DESTROYED_COMPROMISED : NAOS_KMIP_STATE_COMPROMISED) :
@@ -83,7 +84,8 @@ NAOS_OPERATION(revoke)
 	int rc = naos_call_begin_change(call, request->unique_identifier, NAOS_RIGHT_REVOKE, &entry, &object, &edit);
 	if (rc != 0)
 		return rc;
-	bool compromised = request->reason->code == NAOS_KMIP_REVOCATION_KEY_COMPROMISE || request->reason->code == NAOS_KMIP_REVOCATION_CA_COMPROMISE;
+	bool compromised =
+	    request->reason->code == NAOS_KMIP_REVOCATION_KEY_COMPROMISE || request->reason->code == NAOS_KMIP_REVOCATION_CA_COMPROMISE;
 	if (!may_revoke(naos_object_state(object, call->now), compromised)) {
 		rc = naos_call_refuse(call, NAOS_KMIP_REASON_WRONG_KEY_LIFECYCLE_STATE,
 				      compromised ? "the object is marked as compromised already" : "only an active object can be revoked");
@@ -115,7 +117,9 @@ static struct naos_approval *own_approval(const struct naos_entry *entry, const 
 static int approve(struct naos_call *call, struct naos_entry *entry)
 {
 	struct naos_error err = NAOS_ERROR_INIT;
-	const struct naos_change change = { .kind = NAOS_CHANGE_APPROVE, .id = entry->id, .identity = call->peer->identity, .unix_s = call->now };
+	const struct naos_change change = {
+		.kind = NAOS_CHANGE_APPROVE, .id = entry->id, .identity = call->peer->identity, .unix_s = call->now
+	};
 	struct naos_approval *approval = own_approval(entry, call->peer->identity);
 	struct naos_approval *fresh = approval ? NULL : calloc(1, sizeof(*fresh));
 	if (!approval && !fresh)
@@ -150,7 +154,8 @@ static int check_approvals(struct naos_call *call, struct naos_entry *entry, con
 	bool may_begin = naos_has_right(naos_roles_rights(call->roles, call->peer->identity, object), NAOS_RIGHT_DESTROY);
 	bool needed = object->core.object_class == NAOS_CLASS_RESIDENT && call->keyd->approvals > 1;
 	if (!may_begin && (!needed || count_approvals(call, entry) == 0))
-		return naos_call_refuse(call, NAOS_KMIP_REASON_PERMISSION_DENIED, "your role approves destructions, and none of this object was asked for");
+		return naos_call_refuse(call, NAOS_KMIP_REASON_PERMISSION_DENIED,
+					"your role approves destructions, and none of this object was asked for");
 	if (!needed)
 		return 0;
 	if (approve(call, entry) != 0)
@@ -223,7 +228,8 @@ NAOS_OPERATION(destroy)
 		if (rc != 0)
 			rc = naos_call_fail(call, rc, &err);
 	} else if (state == NAOS_KMIP_STATE_ACTIVE) {
-		rc = naos_call_refuse(call, NAOS_KMIP_REASON_WRONG_KEY_LIFECYCLE_STATE, "an active object must be revoked before it is destroyed");
+		rc = naos_call_refuse(call, NAOS_KMIP_REASON_WRONG_KEY_LIFECYCLE_STATE,
+				      "an active object must be revoked before it is destroyed");
 	} else if (state >= NAOS_KMIP_STATE_DESTROYED) {
 		rc = naos_call_refuse(call, NAOS_KMIP_REASON_WRONG_KEY_LIFECYCLE_STATE, "the object is destroyed already");
 	} else {

@@ -22,8 +22,9 @@ static bool same_value(const struct naos_kmip_attribute *wanted, const struct na
 	if (w->type != p->type)
 		return false;
 	switch (w->type) {
-	case NAOS_KMIP_TYPE_INTEGER: return wanted->tag == NAOS_KMIP_TAG_CRYPTOGRAPHIC_USAGE_MASK ? (p->integer & w->integer) == w->integer :
-												     p->integer == w->integer;
+	case NAOS_KMIP_TYPE_INTEGER:
+		return wanted->tag == NAOS_KMIP_TAG_CRYPTOGRAPHIC_USAGE_MASK ? (p->integer & w->integer) == w->integer
+									     : p->integer == w->integer;
 	case NAOS_KMIP_TYPE_ENUMERATION: return p->enumeration == w->enumeration;
 	case NAOS_KMIP_TYPE_BOOLEAN: return p->boolean == w->boolean;
 	case NAOS_KMIP_TYPE_INTERVAL: return p->seconds == w->seconds;

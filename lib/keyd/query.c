@@ -47,7 +47,8 @@ static int list_operations(struct naos_call *call, struct naos_kmip_numbers *ret
 
 static int answer_function(struct naos_call *call, uint32_t function, struct naos_kmip_query_response *out)
 {
-	static const uint32_t types[] = { NAOS_KMIP_OBJECT_TYPE_SYMMETRIC_KEY, NAOS_KMIP_OBJECT_TYPE_SECRET_DATA, NAOS_KMIP_OBJECT_TYPE_OPAQUE_DATA };
+	static const uint32_t types[] = { NAOS_KMIP_OBJECT_TYPE_SYMMETRIC_KEY, NAOS_KMIP_OBJECT_TYPE_SECRET_DATA,
+					  NAOS_KMIP_OBJECT_TYPE_OPAQUE_DATA };
 	static const struct naos_kmip_rng_parameters rng = { .rng_algorithm = NAOS_KMIP_RNG_ALGORITHM_UNSPECIFIED };
 	static const struct naos_kmip_profile_information profiles[] = {
 		{ .name = NAOS_KMIP_PROFILE_BASELINE_SERVER_BASIC_KMIP_V14 },
@@ -57,11 +58,17 @@ static int answer_function(struct naos_call *call, uint32_t function, struct nao
 		{ .name = NAOS_KMIP_PROFILE_SYMMETRIC_KEY_FOUNDRY_SERVER_KMIP_V14 },
 		{ .name = NAOS_KMIP_PROFILE_OPAQUE_MANAGED_OBJECT_STORE_SERVER_KMIP_V14 },
 	};
-	static const struct naos_kmip_capability_information capability = {
-		.streaming = { true, false }, .asynchronous = { true, false }, .attestation = { true, false }, .batch_undo = { true, false },
-		.batch_continue = { true, true }, .unwrap_mode = NAOS_KMIP_UNWRAP_MODE_NOT_PROCESSED,
-		.destroy_action = NAOS_KMIP_DESTROY_ACTION_KEY_MATERIAL_DELETED, .shredding_algorithm = NAOS_KMIP_SHREDDING_ALGORITHM_CRYPTOGRAPHIC,
-		.rng_mode = NAOS_KMIP_RNG_MODE_SHARED_INSTANTIATION };
+	static const struct naos_kmip_capability_information capability = { .streaming = { true, false },
+									    .asynchronous = { true, false },
+									    .attestation = { true, false },
+									    .batch_undo = { true, false },
+									    .batch_continue = { true, true },
+									    .unwrap_mode = NAOS_KMIP_UNWRAP_MODE_NOT_PROCESSED,
+									    .destroy_action =
+										NAOS_KMIP_DESTROY_ACTION_KEY_MATERIAL_DELETED,
+									    .shredding_algorithm =
+										NAOS_KMIP_SHREDDING_ALGORITHM_CRYPTOGRAPHIC,
+									    .rng_mode = NAOS_KMIP_RNG_MODE_SHARED_INSTANTIATION };
 	static const struct naos_kmip_capability_information capability_of_1_3 = {
 		.streaming = { true, false }, .asynchronous = { true, false }, .attestation = { true, false },
 		.unwrap_mode = NAOS_KMIP_UNWRAP_MODE_NOT_PROCESSED, .destroy_action = NAOS_KMIP_DESTROY_ACTION_KEY_MATERIAL_DELETED,

@@ -49,7 +49,8 @@ static int set_date(struct naos_edit *edit, uint32_t tag, int64_t unix_s, struct
 static int move_dates(const struct naos_call *call, const struct naos_object *old, const struct naos_kmip_rekey_request *request,
 		      struct naos_edit *edit, struct naos_error *err)
 {
-	static const uint32_t tags[] = { NAOS_KMIP_TAG_PROCESS_START_DATE, NAOS_KMIP_TAG_PROTECT_STOP_DATE, NAOS_KMIP_TAG_DEACTIVATION_DATE };
+	static const uint32_t tags[] = { NAOS_KMIP_TAG_PROCESS_START_DATE, NAOS_KMIP_TAG_PROTECT_STOP_DATE,
+					 NAOS_KMIP_TAG_DEACTIVATION_DATE };
 	bool active = naos_object_state(old, call->now) == NAOS_KMIP_STATE_ACTIVE;
 	int rc = 0;
 	if (!request || !request->offset.present)
@@ -66,7 +67,8 @@ static int move_dates(const struct naos_call *call, const struct naos_object *ol
 	return rc;
 }
 
-static int fill(struct naos_call *call, const struct naos_object *old, const struct naos_kmip_rekey_request *request, struct naos_edit *edit)
+static int fill(struct naos_call *call, const struct naos_object *old, const struct naos_kmip_rekey_request *request,
+		struct naos_edit *edit)
 {
 	struct naos_error err = NAOS_ERROR_INIT;
 	int rc = 0;
@@ -103,8 +105,8 @@ static int relieve(struct naos_call *call, const struct naos_object *old, const 
 	return rc ? naos_call_fail(call, rc, &err) : 0;
 }
 
-int naos_rotate(struct naos_call *call, struct naos_entry *entry, const struct naos_object *old, const struct naos_kmip_rekey_request *request,
-		char ret_uid[static NAOS_UUID_TEXT_BYTES])
+int naos_rotate(struct naos_call *call, struct naos_entry *entry, const struct naos_object *old,
+		const struct naos_kmip_rekey_request *request, char ret_uid[static NAOS_UUID_TEXT_BYTES])
 {
 	struct naos_creation creation = { .object_class = old->core.object_class, .type = old->type, .format = old->core.format,
 					  .subtype = old->core.subtype, .fresh_bytes = (size_t)old->length_bits / 8, .replaced = entry,

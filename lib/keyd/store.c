@@ -60,9 +60,11 @@ static const char schema[] =
 	") STRICT;";
 
 static const char *const sql[STATEMENTS] = {
-	[PUT_OBJECT] = "INSERT INTO object (id, owner, name, object_group, type, class, phase, state, format, subtype, kept, attributes) "
-		       "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (id) DO UPDATE SET owner = ?2, name = ?3, "
-		       "object_group = ?4, type = ?5, class = ?6, phase = ?7, state = ?8, format = ?9, subtype = ?10, kept = ?11, attributes = ?12",
+	[PUT_OBJECT] =
+	    "INSERT INTO object (id, owner, name, object_group, type, class, phase, state, format, subtype, kept, attributes) "
+	    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (id) DO UPDATE SET owner = ?2, name = ?3, "
+	    "object_group = ?4, type = ?5, class = ?6, phase = ?7, state = ?8, format = ?9, subtype = ?10, kept = ?11, attributes = "
+	    "?12",
 	[PUT_USES] = "UPDATE object SET uses = max(uses, ?2) WHERE id = ?1",
 	[DELETE_OBJECT] = "DELETE FROM object WHERE id = ?1",
 	[PUT_APPROVAL] = "INSERT INTO approval (id, identity, time) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET time = ?3",
@@ -219,7 +221,8 @@ static int make_schema(struct naos_keyd_store *store, struct naos_error *err)
 	if (rc != 0)
 		return rc;
 	if (version == 0 && application == 0) {
-		(void)snprintf(text, sizeof(text), "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", APPLICATION_ID, SCHEMA_VERSION);
+		(void)snprintf(text, sizeof(text), "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", APPLICATION_ID,
+			       SCHEMA_VERSION);
 		rc = execute(store, "BEGIN IMMEDIATE", "make its tables", err);
 		if (rc == 0)
 			rc = execute(store, schema, "make its tables", err);
@@ -263,7 +266,8 @@ static int open_database(struct naos_keyd_store *store, struct naos_error *err)
 	if (sqlite3_open_v2(store->path, &store->db, flags, NULL) != SQLITE_OK)
 		return store->db ? failed(store, "open it", err) : naos_error_set(err, NAOS_E_NOMEM, "no memory for a database");
 	(void)sqlite3_busy_timeout(store->db, 10000); /* a backup may read */
-	rc = execute(store, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF; PRAGMA secure_delete = ON",
+	rc = execute(store,
+		     "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF; PRAGMA secure_delete = ON",
 		     "open it", err);
 	if (rc == 0)
 		rc = make_schema(store, err);
@@ -330,8 +334,9 @@ static int read_object(struct naos_keyd_store *store, sqlite3_stmt *statement, c
 
 static int read_rows(struct naos_keyd_store *store, bool objects, const struct naos_keyd_store_reader *reader, struct naos_error *err)
 {
-	const char *text = objects ? "SELECT id, owner, class, phase, format, subtype, uses, kept, attributes FROM object ORDER BY rowid" :
-				     "SELECT id, identity, time FROM approval";
+	const char *text = objects
+			       ? "SELECT id, owner, class, phase, format, subtype, uses, kept, attributes FROM object ORDER BY rowid"
+			       : "SELECT id, identity, time FROM approval";
 	sqlite3_stmt *statement = NULL;
 	struct naos_uuid id;
 	int step, rc = sqlite3_prepare_v2(store->db, text, -1, &statement, NULL) == SQLITE_OK ? 0 : failed(store, "read it", err);

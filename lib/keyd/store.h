@@ -37,7 +37,8 @@ struct naos_keyd_store_reader {
 /* Makes the file (mode 0600) if it is absent.  One key manager per database: NAOS_E_BUSY. */
 int naos_keyd_store_open(const char *path, struct naos_keyd_store **ret, struct naos_error *err) naos_must_check;
 struct naos_keyd_store *naos_keyd_store_close(struct naos_keyd_store *store);
-int naos_keyd_store_read(struct naos_keyd_store *store, const struct naos_keyd_store_reader *reader, struct naos_error *err) naos_must_check;
+int naos_keyd_store_read(struct naos_keyd_store *store, const struct naos_keyd_store_reader *reader,
+			 struct naos_error *err) naos_must_check;
 /* All of them or none, durable. */
 int naos_keyd_store_commit(struct naos_keyd_store *store, const struct naos_change *changes, size_t count,
 			   struct naos_error *err) naos_must_check;

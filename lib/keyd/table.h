@@ -37,7 +37,8 @@ struct naos_entry *naos_table_find(struct naos_table *table, const struct naos_u
 /* A reference to the newest snapshot; NULL if the entry is empty. */
 struct naos_object *naos_table_snapshot(struct naos_table *table, struct naos_entry *entry);
 /* Puts a new object in; the table takes the reference.  NAOS_E_LIMIT. */
-int naos_table_add(struct naos_table *table, struct naos_object *object, struct naos_entry **ret, struct naos_error *err) naos_must_check;
+int naos_table_add(struct naos_table *table, struct naos_object *object, struct naos_entry **ret,
+		   struct naos_error *err) naos_must_check;
 /* Replaces the snapshot; the table takes the reference (NULL: the object is gone). */
 void naos_table_publish(struct naos_table *table, struct naos_entry *entry, struct naos_object *object);
 

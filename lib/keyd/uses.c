@@ -61,7 +61,8 @@ int naos_uses_take(struct naos_call *call, struct naos_entry *entry, const struc
 		return -1;
 	(void)pthread_mutex_lock(&entry->uses_lock);
 	if (entry->uses >= NAOS_KEYD_MAX_USES) {
-		rc = naos_call_refuse(call, NAOS_KMIP_REASON_USAGE_LIMIT_EXCEEDED, "the key was used 2^32 times, the most that is safe: rotate it");
+		rc = naos_call_refuse(call, NAOS_KMIP_REASON_USAGE_LIMIT_EXCEEDED,
+				      "the key was used 2^32 times, the most that is safe: rotate it");
 	} else if (entry->uses >= entry->uses_durable) {
 		const uint64_t ahead = entry->uses + NAOS_KEYD_USES_STEP;
 		const struct naos_change change = { .kind = NAOS_CHANGE_USES, .id = entry->id, .uses = ahead };

@@ -99,7 +99,8 @@ static void *serve(void *argument)
 	naos_autosecret struct naos_secret *frame = NULL, *answer = NULL;
 	size_t bytes, answer_bytes;
 	while (naos_hsm_frame_receive(channel->fd, &frame, &bytes) &&
-	       serve_frame(channel->token, frame, bytes, &answer, &answer_bytes) && naos_hsm_frame_send(channel->fd, answer, answer_bytes))
+	       serve_frame(channel->token, frame, bytes, &answer, &answer_bytes) &&
+	       naos_hsm_frame_send(channel->fd, answer, answer_bytes))
 		;
 	(void)shutdown(channel->fd, SHUT_RDWR);
 	return NULL;

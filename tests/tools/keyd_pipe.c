@@ -38,8 +38,9 @@ static bool read_frame(struct pipe_state *state, char *identity, uint8_t number[
 		bytes = ((size_t)head[4] << 24 | (size_t)head[5] << 16 | (size_t)head[6] << 8 | head[7]) + sizeof(head);
 		if (bytes <= NAOS_KMIP_MAX_MESSAGE_BYTES && naos_secret_create(bytes, ret, NULL) == 0) {
 			memcpy(naos_secret_data(*ret), head, sizeof(head)); /* lint-ok: what came from the wire goes in */
-			good = naos_io_read(STDIN_FILENO, naos_secret_data(*ret) + sizeof(head), bytes - sizeof(head), &got, "stdin", NULL) == 0 &&
-			       got == bytes - sizeof(head);
+			bytes -= sizeof(head);
+			good = naos_io_read(STDIN_FILENO, naos_secret_data(*ret) + sizeof(head), bytes, &got, "stdin", NULL) == 0 &&
+			       got == bytes;
 		}
 	}
 	state->ended |= !good;
@@ -52,7 +53,8 @@ static void write_answer(struct pipe_state *state, const uint8_t number[4], cons
 	static const uint8_t none[NAOS_KMIP_HEADER_BYTES] = { 0 };
 	(void)pthread_mutex_lock(&state->out);
 	if (naos_io_write(STDOUT_FILENO, number, 4, "stdout", NULL) != 0 ||
-	    naos_io_write(STDOUT_FILENO, answer ? naos_secret_view(answer) : none, answer ? naos_secret_bytes(answer) : sizeof(none), "stdout", NULL) != 0)
+	    naos_io_write(STDOUT_FILENO, answer ? naos_secret_view(answer) : none, answer ? naos_secret_bytes(answer) : sizeof(none),
+			  "stdout", NULL) != 0)
 		state->ended = true;
 	(void)pthread_mutex_unlock(&state->out);
 }
