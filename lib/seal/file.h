@@ -95,6 +95,12 @@ int naos_file_put_map(struct naos_sealed_file *file, uint64_t first_hole, uint64
 /* First group ≥ group and < limit that is not wholly a hole by the map (or limit). */
 int naos_file_skip_map_holes(struct naos_sealed_file *file, uint64_t group, uint64_t limit, uint64_t *ret_group,
 			     struct naos_error *err) naos_must_check;
+/* The next map page ≥ map inside the file that may hold bits. */
+int naos_file_next_map(struct naos_sealed_file *file, uint64_t map, bool *ret_any, uint64_t *ret_map,
+		       struct naos_error *err) naos_must_check;
+/* First group ≥ group of which any page may hold data, or limit: what lies between has neither entries nor data. */
+int naos_file_next_allocated(struct naos_sealed_file *file, uint64_t group, uint64_t limit, uint64_t *ret_group,
+			     struct naos_error *err) naos_must_check;
 /* Whether a group (≥ 1) has any entry, whatever the map says. */
 int naos_file_has_tags(struct naos_sealed_file *file, uint64_t group, bool *ret, struct naos_error *err) naos_must_check;
 int naos_file_remember_filled(struct naos_sealed_file *file, uint64_t group, struct naos_error *err) naos_must_check;

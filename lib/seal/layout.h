@@ -62,6 +62,23 @@ static inline uint64_t naos_layout_tag_page(uint64_t group)
 	return naos_layout_map_page(naos_layout_map_of(group)) + 1 + (group - 1) % NAOS_MAP_GROUPS * (1 + NAOS_GROUP_CHUNKS);
 }
 
+/* The first map page at or behind a page of the file. */
+static inline uint64_t naos_layout_map_from(uint64_t page)
+{
+	uint64_t per_map = (uint64_t)NAOS_MAP_GROUPS * (1 + NAOS_GROUP_CHUNKS) + 1, first = naos_layout_map_page(0);
+	return page <= first ? 0 : (page - first + per_map - 1) / per_map;
+}
+
+/* The group that a page of the file belongs to; the one behind it for a map page. */
+static inline uint64_t naos_layout_group_of_page(uint64_t page)
+{
+	if (page < naos_layout_map_page(0))
+		return 0;
+	uint64_t per_map = (uint64_t)NAOS_MAP_GROUPS * (1 + NAOS_GROUP_CHUNKS) + 1, at = page - naos_layout_map_page(0);
+	uint64_t in_map = at % per_map;
+	return at / per_map * NAOS_MAP_GROUPS + 1 + (in_map ? (in_map - 1) / (1 + NAOS_GROUP_CHUNKS) : 0);
+}
+
 static inline uint64_t naos_layout_data_page(uint64_t chunk)
 {
 	uint64_t group = naos_layout_group(chunk);

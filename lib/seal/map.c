@@ -112,13 +112,33 @@ int naos_file_has_tags(struct naos_sealed_file *file, uint64_t group, bool *ret,
 	return rc;
 }
 
+/* A copy of a map page's bits. */
+static int copy_bits(struct naos_sealed_file *file, uint64_t map, uint8_t bits[static NAOS_MAP_BYTES], struct naos_error *err)
+{
+	(void)pthread_mutex_lock(&file->map_cache.lock);
+	int rc = load_map(file, map, err);
+	if (rc == 0)
+		memcpy(bits, file->map_cache.bits, NAOS_MAP_BYTES);
+	(void)pthread_mutex_unlock(&file->map_cache.lock);
+	return rc;
+}
+
 int naos_file_skip_map_holes(struct naos_sealed_file *file, uint64_t group, uint64_t limit, uint64_t *ret_group, struct naos_error *err)
 {
 	/* groups before the next allocated block have zero tag pages: only their bits need be looked at */
-	uint64_t data_offset = 0;
-	for (; group < limit; group++) {
+	uint64_t data_offset = 0, loaded = UINT64_MAX;
+	uint8_t bits[NAOS_MAP_BYTES];
+	for (; group < limit && file->maybe_sparse; group++) {
 		uint64_t tag_offset = naos_layout_tag_page(group) * NAOS_CHUNK_BYTES;
-		bool hole, tags;
+		bool tags;
+		if (naos_layout_map_of(group) != loaded) {
+			loaded = naos_layout_map_of(group);
+			int rc = copy_bits(file, loaded, bits, err);
+			if (rc != 0)
+				return rc;
+		}
+		if (!get_bit(bits, group))
+			break;
 		if (tag_offset + NAOS_CHUNK_BYTES > data_offset) {
 			int rc = file->store->ops->next_data(file->store, tag_offset, &data_offset, err);
 			if (rc != 0)
@@ -131,13 +151,36 @@ int naos_file_skip_map_holes(struct naos_sealed_file *file, uint64_t group, uint
 			if (tags)
 				break;
 		}
-		int rc = naos_file_in_map(file, group, &hole, err);
-		if (rc != 0)
-			return rc;
-		if (!hole)
-			break;
 	}
 	*ret_group = group;
+	return 0;
+}
+
+int naos_file_next_map(struct naos_sealed_file *file, uint64_t map, bool *ret_any, uint64_t *ret_map, struct naos_error *err)
+{
+	uint64_t end = naos_layout_physical(file->size), offset = naos_layout_map_page(map) * NAOS_CHUNK_BYTES;
+	*ret_any = false;
+	if (offset >= end)
+		return 0;
+	int rc = file->store->ops->next_data(file->store, offset, &offset, err);
+	if (rc != 0 || offset >= end)
+		return rc;
+	*ret_map = naos_layout_map_from(offset / NAOS_CHUNK_BYTES);
+	*ret_any = naos_layout_map_page(*ret_map) * NAOS_CHUNK_BYTES < end;
+	return 0;
+}
+
+int naos_file_next_allocated(struct naos_sealed_file *file, uint64_t group, uint64_t limit, uint64_t *ret_group, struct naos_error *err)
+{
+	uint64_t offset;
+	if (group > 0 && group < limit) {
+		int rc = file->store->ops->next_data(file->store, naos_layout_tag_page(group) * NAOS_CHUNK_BYTES, &offset, err);
+		if (rc != 0)
+			return rc;
+		uint64_t next = offset == UINT64_MAX ? limit : naos_layout_group_of_page(offset / NAOS_CHUNK_BYTES);
+		group = next > group ? next : group;
+	}
+	*ret_group = group < limit ? group : limit;
 	return 0;
 }
 

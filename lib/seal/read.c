@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define RANGE_CHUNKS 4096 /* of data that are told at once: a call ends soon */
+
 /* One chunk, as a person reads it: picked, checked against the size, zero-extended. */
 static int read_chunk(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t chunk, uint64_t size, uint8_t *text,
 		      struct naos_error *err)
@@ -234,7 +236,7 @@ static int next_data_locked(struct naos_sealed_file *file, uint64_t offset, uint
 		int rc = holds_data(file, view, chunk, &data, err);
 		if (rc != 0)
 			return rc;
-		if (found && !data)
+		if (found && (!data || chunk - start == RANGE_CHUNKS))
 			break;
 		if (!found && data) {
 			found = true;

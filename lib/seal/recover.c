@@ -125,16 +125,13 @@ static int give_back_group(struct naos_sealed_file *file, struct naos_group_view
 	return 0;
 }
 
-/* The same for groups [group, limit) that the map calls holes. */
-static int give_back_map_holes(struct naos_sealed_file *file, uint64_t group, uint64_t limit, struct naos_error *err)
+/* The same for a group that has no entries: it is a hole by the map, or damaged and left as it is. */
+static int give_back_hole_group(struct naos_sealed_file *file, uint64_t group, struct naos_error *err)
 {
-	int rc = 0;
-	while (rc == 0 && group < limit) {
-		uint64_t from, to;
-		group = naos_layout_run(group, limit, &from, &to);
-		rc = clear_range(file, from, to, err);
-	}
-	return rc;
+	uint64_t from = naos_layout_tag_page(group) * NAOS_CHUNK_BYTES;
+	bool hole;
+	int rc = naos_file_in_map(file, group, &hole, err);
+	return rc || !hole ? rc : clear_range(file, from, from + (1 + NAOS_GROUP_CHUNKS) * NAOS_CHUNK_BYTES, err);
 }
 
 static int give_back(struct naos_sealed_file *file, struct naos_error *err)
@@ -142,32 +139,30 @@ static int give_back(struct naos_sealed_file *file, struct naos_error *err)
 	naos_autofree struct naos_group_view *view = calloc(1, sizeof(*view));
 	uint64_t chunks = naos_layout_chunks(file->size), limit = naos_layout_group(chunks ? chunks - 1 : 0) + 1;
 	int rc = view ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to recover %s", file->store->name);
-	for (uint64_t group = 0; rc == 0 && group < limit; group++) {
-		uint64_t next = group;
+	for (uint64_t group = 0; rc == 0; group++) {
+		bool tags = true;
+		rc = naos_file_next_allocated(file, group, limit, &group, err);
+		if (rc != 0 || group == limit)
+			break;
 		if (group > 0)
-			rc = naos_file_skip_map_holes(file, group, limit, &next, err);
+			rc = naos_file_has_tags(file, group, &tags, err);
 		if (rc == 0)
-			rc = give_back_map_holes(file, group, next, err);
-		group = next;
-		if (rc == 0 && group < limit)
-			rc = give_back_group(file, view, group, chunks, err);
+			rc = tags ? give_back_group(file, view, group, chunks, err) : give_back_hole_group(file, group, err);
 	}
 	return rc;
 }
 
-/* Mends the entries of each group that is not wholly a hole by the map. */
+/* Mends the entries of each group that has any. */
 static int mend(struct naos_sealed_file *file, struct naos_error *err)
 {
 	naos_autofree struct naos_group_view *view = calloc(1, sizeof(*view));
 	naos_autofree struct group_fix *fix = malloc(sizeof(*fix));
 	uint64_t chunks = naos_layout_chunks(file->size), limit = naos_layout_group(chunks ? chunks - 1 : 0) + 1;
 	int rc = view && fix ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to recover %s", file->store->name);
-	for (uint64_t group = 0; rc == 0 && group < limit; group++) {
-		if (group > 0) {
-			rc = naos_file_skip_map_holes(file, group, limit, &group, err);
-			if (rc != 0 || group == limit)
-				break;
-		}
+	for (uint64_t group = 0; rc == 0; group++) {
+		rc = naos_file_next_allocated(file, group, limit, &group, err);
+		if (rc != 0 || group == limit)
+			break;
 		rc = look_at_group(file, view, group, chunks, fix, err);
 		if (rc == 0 && fix->count) {
 			sort_fix(fix);
@@ -187,12 +182,13 @@ static int any_map_bits(struct naos_sealed_file *file, bool *ret, struct naos_er
 {
 	*ret = false;
 	for (uint64_t map = 0;; map++) {
-		uint64_t offset = naos_layout_map_page(map) * NAOS_CHUNK_BYTES;
 		uint8_t page[NAOS_CHUNK_BYTES];
+		bool more;
 		size_t got;
-		if (offset >= naos_layout_physical(file->size))
-			return 0;
-		int rc = file->store->ops->read(file->store, page, sizeof(page), offset, &got, err);
+		int rc = naos_file_next_map(file, map, &more, &map, err);
+		if (rc != 0 || !more)
+			return rc;
+		rc = file->store->ops->read(file->store, page, sizeof(page), naos_layout_map_page(map) * NAOS_CHUNK_BYTES, &got, err);
 		if (rc != 0)
 			return rc;
 		if (!naos_is_zero(page, got)) {

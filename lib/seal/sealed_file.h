@@ -86,7 +86,7 @@ int naos_sealed_file_truncate(struct naos_sealed_file *file, uint64_t size, stru
 int naos_sealed_file_punch(struct naos_sealed_file *file, uint64_t offset, uint64_t bytes, struct naos_error *err) naos_must_check;
 int naos_sealed_file_flush(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 
-/* The next range at or after offset that holds data (not holes), in chunks; *ret_start = size if there is none. */
+/* The next range at or after offset that holds data (not holes), in chunks, or the beginning of it; *ret_start = size if there is none. */
 int naos_sealed_file_next_data(struct naos_sealed_file *file, uint64_t offset, uint64_t *ret_start, uint64_t *ret_end,
 			       struct naos_error *err) naos_must_check;
 

@@ -39,6 +39,8 @@ int naos_file_put_state(struct naos_sealed_file *file, const struct naos_state *
 {
 	uint8_t slot[NAOS_SECTOR_BYTES];
 	struct naos_state state = *next;
+	if (file->state.seq == UINT64_MAX)
+		return naos_error_set(err, NAOS_E_LIMIT, "%s: its state was written 2^64 times: copy the file", file->store->name);
 	state.seq = file->state.seq + 1;
 	int rc = naos_state_encode(file->keys, file->header_raw, &state, slot, err);
 	if (rc == 0)

@@ -68,11 +68,14 @@ static int check_groups(struct naos_sealed_file *file, struct naos_error *err)
 /* Map pages below the end: authentic; all zero in a file that says that it is not sparse. */
 static int check_maps(struct naos_sealed_file *file, struct naos_error *err)
 {
-	uint64_t physical = naos_layout_physical(file->size);
-	for (uint64_t map = 0; naos_layout_map_page(map) * NAOS_CHUNK_BYTES < physical; map++) {
+	for (uint64_t map = 0;; map++) {
 		uint8_t page[NAOS_CHUNK_BYTES], bits[NAOS_MAP_BYTES];
+		bool more;
 		size_t got;
-		int rc = file->store->ops->read(file->store, page, sizeof(page), naos_layout_map_page(map) * NAOS_CHUNK_BYTES, &got, err);
+		int rc = naos_file_next_map(file, map, &more, &map, err);
+		if (rc != 0 || !more)
+			return rc;
+		rc = file->store->ops->read(file->store, page, sizeof(page), naos_layout_map_page(map) * NAOS_CHUNK_BYTES, &got, err);
 		if (rc != 0)
 			return rc;
 		memset(page + got, 0, sizeof(page) - got);
@@ -83,7 +86,6 @@ static int check_maps(struct naos_sealed_file *file, struct naos_error *err)
 			return naos_error_set(err, NAOS_E_INTEGRITY, "%s: map page %llu holds bits, but the file is not sparse",
 					      file->store->name, (unsigned long long)map);
 	}
-	return 0;
 }
 
 int naos_sealed_file_verify(struct naos_sealed_file *file, struct naos_error *err)

@@ -211,12 +211,14 @@ static int punch_chunks(struct naos_sealed_file *file, uint64_t from, uint64_t t
 		const struct naos_entry *newer, *older;
 		if (chunk == to || count == NAOS_BATCH_CHUNKS) {
 			rc = naos_file_put(file, changes, count, err);
+			if (rc == 0 && file->trim.used > NAOS_SEEN_MAX / 2) /* before the table of blocks to give back is full */
+				rc = naos_file_sync(file, err);
 			view->valid = false;
 			count = 0;
 			continue;
 		}
-		if (group > 0 && chunk == naos_layout_first(group) && file->maybe_sparse)
-			rc = naos_file_skip_map_holes(file, group, naos_layout_group(to - 1) + 1, &next, err);
+		if (group > 0 && chunk == naos_layout_first(group)) /* what has no data is a hole already */
+			rc = naos_file_next_allocated(file, group, naos_layout_group(to - 1) + 1, &next, err);
 		if (rc == 0 && next > group) {
 			chunk = naos_layout_first(next) < to ? naos_layout_first(next) : to;
 			continue;
