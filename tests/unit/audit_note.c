@@ -120,6 +120,22 @@ static void a_checkpoint_is_signed_and_read_back(void **state)
 	naos_signer_clear(&witness);
 }
 
+/* A log's key that signs for another name does not make its checkpoint. */
+static void the_origin_must_be_the_name_of_the_key(void **state)
+{
+	static const char text[] = "naos/other\n1\nAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n";
+	struct naos_signer signer;
+	struct naos_checkpoint checkpoint;
+	char line[NAOS_NOTE_LINE_BYTES], *note;
+	assert_ok(naos_signer_create("naos/test", NAOS_NOTE_ED25519, &signer, &err), &err);
+	assert_ok(naos_note_sign(&signer, text, strlen(text), 0, line, &err), &err);
+	assert_true(asprintf(&note, "%s\n%s", text, line) > 0);
+	assert_ok(verify(note, strlen(note), &signer.verifier), &err); /* the note itself is sound */
+	assert_code(naos_checkpoint_open(note, strlen(note), "it", &signer.verifier, &checkpoint, &err), NAOS_E_INTEGRITY);
+	free(note);
+	naos_signer_clear(&signer);
+}
+
 static void what_is_no_checkpoint_is_refused(void **state)
 {
 #define SIGNATURE "\n\xe2\x80\x94 a AAAAAAAA\n"
@@ -193,7 +209,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_published_note_verifies), cmocka_unit_test(every_altered_byte_is_refused),
 		cmocka_unit_test(names_that_could_deceive_are_refused), cmocka_unit_test(base64_has_one_spelling),
-		cmocka_unit_test(a_checkpoint_is_signed_and_read_back), cmocka_unit_test(what_is_no_checkpoint_is_refused),
+		cmocka_unit_test(a_checkpoint_is_signed_and_read_back),
+		cmocka_unit_test(the_origin_must_be_the_name_of_the_key), cmocka_unit_test(what_is_no_checkpoint_is_refused),
 		cmocka_unit_test(limits_of_a_note), cmocka_unit_test(a_private_key_is_stored_as_pem_for_its_owner_only),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -217,6 +217,37 @@ static void every_byte_of_a_proof(void **state)
 	assert_int_equal(unlink(earlier), 0);
 }
 
+/* A log whose holder signed a record under a sequence that is not its place: sound hashes, refused all the same. */
+static void a_proven_record_must_carry_its_own_sequence(void **state)
+{
+	static const char format[] = "{\"format\":1,\"time\":\"2025-11-30T17:38:39.123456Z\",\"sequence\":%d,\"action\":\"a\"}";
+	struct naos_signer signer;
+	struct naos_hasher *hasher;
+	struct naos_audit_proof proof;
+	assert_ok(naos_signer_create("naos/test", NAOS_NOTE_ED25519, &signer, &err), &err);
+	assert_ok(naos_hasher_create(&hasher, &err), &err);
+	for (int sequence = 0; sequence < 2; sequence++) {
+		struct naos_checkpoint checkpoint;
+		struct naos_hash root;
+		char line[128];
+		int bytes = snprintf(line, sizeof(line), format, sequence);
+		naos_hash_leaf(hasher, line, (size_t)bytes, &root); /* of a log of this one record */
+		assert_ok(naos_checkpoint_make(&signer, 1, &root, &checkpoint, &err), &err);
+		json_t *value = json_pack("{s:s, s:s, s:i, s:s, s:[], s:s}", "format", NAOS_PROOF_FORMAT, "kind", "record", "sequence", 0, "record",
+					  line, "hashes", "checkpoint", checkpoint.note);
+		char *text = json_dumps(value, JSON_COMPACT);
+		int rc = naos_audit_proof_parse(text, strlen(text), &signer.verifier, &proof, &err);
+		assert_int_equal(rc, sequence == 0 ? 0 : NAOS_E_INTEGRITY);
+		if (rc == 0)
+			naos_audit_proof_clear(&proof);
+		free(text);
+		json_decref(value);
+		naos_checkpoint_clear(&checkpoint);
+	}
+	naos_hasher_free(hasher);
+	naos_signer_clear(&signer);
+}
+
 static void proofs_of_a_larger_log(void **state)
 {
 	struct naos_verifier verifier;
@@ -247,7 +278,7 @@ int main(void)
 #define t(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
 	const struct CMUnitTest tests[] = {
 		t(every_bit_of_a_small_log), t(bytes_all_over_a_log_with_tiles_above), t(a_record_changed_with_its_hash),
-		t(every_byte_of_a_proof), t(proofs_of_a_larger_log),
+		t(every_byte_of_a_proof), t(a_proven_record_must_carry_its_own_sequence), t(proofs_of_a_larger_log),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
