@@ -14,11 +14,11 @@
 #include "base/secret.h"
 #include "base/uuid.h"
 
-#define NAOS_BLOB_MAX_BYTES 192
+#define NAOS_BLOB_MAX_BYTES 192 /* one wrapped key of any version */
 #define NAOS_BLOB_ASSOCIATED_BYTES 72
-#define NAOS_BLOB_MAX_IV_BYTES 16
-#define NAOS_BLOB_MAX_KEY_BYTES 32
-#define NAOS_BLOB_MAX_CIPHERTEXT_BYTES (NAOS_BLOB_MAX_KEY_BYTES + 32)
+#define NAOS_BLOB_MAX_IV_BYTES 16 /* as Luna HSMs make them in FIPS mode */
+#define NAOS_BLOB_MAX_KEY_BYTES 32 /* a key that is wrapped: AES-256 */
+#define NAOS_BLOB_MAX_CIPHERTEXT_BYTES (NAOS_BLOB_MAX_KEY_BYTES + 32) /* key and digest */
 
 /* What is wrapped. */
 enum naos_wrap_kind { NAOS_WRAP_FILE = 1, NAOS_WRAP_FRAME_HEADER = 2, NAOS_WRAP_FRAME_DATA = 3, NAOS_WRAP_MANIFEST = 4 };

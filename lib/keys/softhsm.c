@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -14,6 +15,7 @@
 #define MAX_TOKEN_BYTES 65536
 #define TOKEN_FILE "token.object"
 #define COPY_FILE "token.naos"
+#define NEW_COPY_FILE "token.naos.new"
 
 static void close_directory(DIR **directory)
 {
@@ -188,6 +190,18 @@ static int read_token_file(int dir_fd, uint8_t *data, size_t *ret_bytes, struct 
 	return naos_io_pread(fd, data, MAX_TOKEN_BYTES, 0, ret_bytes, TOKEN_FILE, err);
 }
 
+/* One name for what is not finished, so that kills leave no row of temporaries; the directory's lock makes it ours. */
+static int write_copy(int dir_fd, const char *name, const uint8_t *data, size_t bytes, struct naos_error *err)
+{
+	naos_autoclose int fd = openat(dir_fd, NEW_COPY_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return naos_error_set_errno(err, errno, "cannot make a copy of a token's file");
+	int rc = naos_io_write(fd, data, bytes, NEW_COPY_FILE, err);
+	if (rc == 0 && fsync(fd) != 0)
+		rc = naos_error_set_errno(err, errno, "cannot make the copy of a token's file durable");
+	return rc ? rc : naos_io_publish(dir_fd, NEW_COPY_FILE, name, true, err);
+}
+
 int naos_softhsm_keep_token(const char *serial, struct naos_error *err)
 {
 	naos_autoclose int fd = open_directory(serial);
@@ -195,13 +209,16 @@ int naos_softhsm_keep_token(const char *serial, struct naos_error *err)
 	size_t bytes = 0, copy_bytes = 0;
 	if (fd < 0) /* not where the configuration says: nothing can be done for it */
 		return 0;
+	while (flock(fd, LOCK_EX) != 0)
+		if (errno != EINTR)
+			return naos_error_set_errno(err, errno, "cannot lock a token's directory");
 	int rc = data ? read_token_file(fd, data, &bytes, err) : naos_error_set(err, NAOS_E_NOMEM, "no memory for the copy of a token");
 	if (rc != 0)
 		return rc;
 	if (naos_io_read_file(fd, COPY_FILE, MAX_TOKEN_BYTES, &copy, &copy_bytes, NULL) == 0 &&
 	    (bytes < copy_bytes || (bytes == copy_bytes && memcmp(data, copy, bytes) == 0)))
 		return 0; /* the same, or the copy is the better one */
-	rc = naos_io_replace_file(fd, COPY_FILE, data, bytes, 0600, err);
+	rc = write_copy(fd, COPY_FILE, data, bytes, err);
 	return rc ? naos_error_prefix(err, rc, "the token's file can't be secured, so nobody logs in to it") : 0;
 }
 
@@ -220,11 +237,11 @@ static bool mend_token(int dir_fd)
 	static const struct timespec pause = { 0, 200000000L }; /* another process may be logging in */
 	naos_autofree uint8_t *copy = NULL;
 	size_t bytes;
-	if (!is_shorter_than_copy(dir_fd))
+	if (!is_shorter_than_copy(dir_fd) || flock(dir_fd, LOCK_EX) != 0)
 		return false;
 	(void)nanosleep(&pause, NULL);
 	return is_shorter_than_copy(dir_fd) && naos_io_read_file(dir_fd, COPY_FILE, MAX_TOKEN_BYTES, &copy, &bytes, NULL) == 0 &&
-	       naos_io_replace_file(dir_fd, TOKEN_FILE, copy, bytes, 0600, NULL) == 0;
+	       write_copy(dir_fd, TOKEN_FILE, copy, bytes, NULL) == 0;
 }
 
 size_t naos_softhsm_mend_tokens(void)

@@ -10,7 +10,7 @@
 #include "keys/provider.h"
 #include "keys/uri.h"
 
-#define NAOS_TOKEN_MAX_SESSIONS 64 /* beside the anchor */
+#define NAOS_TOKEN_MAX_SESSIONS 64 /* sessions with a token at once, beside the anchor */
 #define NAOS_TOKEN_ID_BYTES 20	   /* CKA_ID: MEK id, version (big-endian) */
 
 /* A MEK found on the token. */

@@ -9,8 +9,8 @@
 #include "base/errors.h"
 #include "base/secret.h"
 
-#define NAOS_URI_MAX_BYTES 4096
-#define NAOS_PIN_MAX_BYTES 255
+#define NAOS_URI_MAX_BYTES 4096 /* the address of a token */
+#define NAOS_PIN_MAX_BYTES 255 /* the PIN of a token */
 
 /* Strings are decoded; NULL where the URI does not say. */
 struct naos_token_uri {

@@ -37,6 +37,7 @@ class Campaign:
         self.keys, self.token, self.rng = keys, token, random.Random(seed)
         self.wrapped = {}  # (name, version) -> a line of the probe
         self.destroyed = set()
+        self.number = 0
         keys.ok("key", "create", "rotated")
         started = time.monotonic()
         keys.ok("key", "rotate", "rotated")
@@ -53,10 +54,9 @@ class Campaign:
         return (["key", "create", f"k{number}"] if kind < 0.7 else ["key", "rotate", "rotated"]), None
 
     def run(self, kills):
-        number = 0
         while kills > 0:
-            number += 1
-            words, ended = self.choose(number)
+            self.number += 1
+            words, ended = self.choose(self.number)
             if ended is not None:  # from now on it may be gone, acknowledged or not
                 self.wrapped.pop(("rotated", ended), None)
             if not run_and_kill(self.keys, words, self.rng.uniform(0, self.longest)):
@@ -80,6 +80,9 @@ class Campaign:
         assert sorted(line.split(":", 1)[1].strip() for line in objects.splitlines() if "label:" in line) == sorted(alive)
         assert len(self.token.objects()) == len(alive)
         assert all(path.stat().st_size > 0 for path in self.token.objects())
+        folder = self.token.object_directory()
+        assert {path.name for path in folder.iterdir() if path.suffix not in (".object", ".lock")} <= {"generation", "token.naos",
+                                                                                                     "token.naos.new"}
         assert len({(key["name"]) for key in listed if key["state"] == "active"} & {"rotated"}) == 1
 
 
