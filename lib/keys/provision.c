@@ -38,7 +38,7 @@ static int sweep_creations(struct naos_store *store, struct naos_token *token, c
 	if (rc != 0 || pending == 0)
 		return rc;
 	if (token->module->softhsm) {
-		rc = naos_softhsm_sweep_empty(token->serial, &swept, err);
+		rc = naos_softhsm_sweep_stunted(token->serial, &swept, err);
 		if (rc == 0)
 			rc = naos_token_enter(token, &epoch, err);
 		if (rc != 0)

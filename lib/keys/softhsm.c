@@ -133,16 +133,20 @@ int naos_softhsm_sync(const char *serial, struct naos_error *err)
 	return rc;
 }
 
-static bool is_empty_object(int dir_fd, const char *name)
+/* A generation (8 bytes) and an attribute (24), but not both of what SoftHSM writes first: the kind of key and the class.
+ * PKCS#11 shows such objects and can neither read nor destroy them. */
+#define LEAST_OBJECT_BYTES 56
+
+static bool is_stunted(int dir_fd, const char *name)
 {
 	struct stat info;
 	return has_ending(name, ".object") && fstatat(dir_fd, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode) &&
-	       info.st_size == 0;
+	       info.st_size < LEAST_OBJECT_BYTES;
 }
 
-int naos_softhsm_sweep_empty(const char *serial, size_t *ret_count, struct naos_error *err)
+int naos_softhsm_sweep_stunted(const char *serial, size_t *ret_count, struct naos_error *err)
 {
-	/* SoftHSM cuts a file to zero bytes for a moment at each change: what is empty at two looks is dead */
+	/* SoftHSM cuts a file to zero bytes for a moment at each change: what is so at two looks is dead */
 	static const struct timespec pause = { 0, 200000000L };
 	naos_autoclose int fd = open_directory(serial);
 	struct dirent **entries = NULL;
@@ -151,7 +155,7 @@ int naos_softhsm_sweep_empty(const char *serial, size_t *ret_count, struct naos_
 	if (count < 0)
 		return naos_error_set_errno(err, errno, "cannot read a token's directory");
 	for (int i = 0; i < count; i++) {
-		if (!is_empty_object(fd, entries[i]->d_name))
+		if (!is_stunted(fd, entries[i]->d_name))
 			entries[i]->d_name[0] = 0;
 		else
 			suspects++;
@@ -160,7 +164,7 @@ int naos_softhsm_sweep_empty(const char *serial, size_t *ret_count, struct naos_
 		(void)nanosleep(&pause, NULL);
 	for (int i = 0; i < count; i++) {
 		char *name = entries[i]->d_name;
-		if (suspects > 0 && name[0] && is_empty_object(fd, name) && unlinkat(fd, name, 0) == 0) {
+		if (suspects > 0 && name[0] && is_stunted(fd, name) && unlinkat(fd, name, 0) == 0) {
 			swept++;
 			memcpy(name + strlen(name) - strlen("object"), "lock", sizeof("lock"));
 			(void)unlinkat(fd, name, 0);

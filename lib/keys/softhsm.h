@@ -20,7 +20,7 @@ int naos_softhsm_keep_token(const char *serial, struct naos_error *err) naos_mus
 /* Puts the copy back wherever token.object is shorter than it; how many were mended. */
 size_t naos_softhsm_mend_tokens(void);
 
-/* Removes object files of zero bytes (a creation that was killed); *ret_count were there. */
-int naos_softhsm_sweep_empty(const char *serial, size_t *ret_count, struct naos_error *err) naos_must_check;
+/* Removes object files with nothing or next to nothing in them (a creation that was killed); *ret_count were there. */
+int naos_softhsm_sweep_stunted(const char *serial, size_t *ret_count, struct naos_error *err) naos_must_check;
 
 #endif

@@ -24,12 +24,17 @@ struct soft_token {
 	char pin_file[128];
 };
 
-static inline void soft_write(const char *path, const char *text)
+static inline void soft_write_bytes(const char *path, const char *data, size_t bytes)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	assert_true(fd >= 0);
-	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	assert_int_equal(write(fd, data, bytes), bytes);
 	assert_int_equal(close(fd), 0);
+}
+
+static inline void soft_write(const char *path, const char *text)
+{
+	soft_write_bytes(path, text, strlen(text));
 }
 
 static inline bool soft_is_installed(void)
