@@ -72,6 +72,9 @@ bool naos_attribute_visible(const struct naos_call *call, const struct naos_kmip
 	/* Fresh is in the tables from 1.1 on, but clients of 1.0 and 1.1 stumble over it */
 	if (attribute->tag == NAOS_KMIP_TAG_FRESH && call->version < NAOS_KMIP_1_2)
 		return false;
+	if (attribute->tag == NAOS_KMIP_TAG_APPLICATION_SPECIFIC_INFORMATION && call->version < NAOS_KMIP_1_3 &&
+	    !attribute->value.application_information->data.data)
+		return false; /* required before 1.3 */
 	return info && naos_kmip_attribute_in_version(info, call->version);
 }
 
@@ -264,13 +267,44 @@ NAOS_OPERATION(delete_attribute)
 	return rc;
 }
 
+/* A structure without what the peer's version does not have yet. */
+static const void *for_version(struct naos_call *call, const struct naos_kmip_attribute *attribute)
+{
+	if (attribute->tag == NAOS_KMIP_TAG_DIGEST && call->version < NAOS_KMIP_1_1) {
+		struct naos_kmip_digest *digest = naos_kmip_arena_take(call->arena, 1, sizeof(*digest));
+		if (digest)
+			*digest = (struct naos_kmip_digest){ .hashing_algorithm = attribute->value.digest->hashing_algorithm,
+							     .value = attribute->value.digest->value };
+		return digest;
+	}
+	if (attribute->tag == NAOS_KMIP_TAG_CRYPTOGRAPHIC_PARAMETERS && call->version < NAOS_KMIP_1_4) {
+		struct naos_kmip_cryptographic_parameters *all = naos_kmip_arena_take(call->arena, 1, sizeof(*all));
+		const struct naos_kmip_cryptographic_parameters *from = attribute->value.cryptographic_parameters;
+		if (all && call->version >= NAOS_KMIP_1_2) {
+			*all = *from;
+			all->salt_length = all->trailer_field = (struct naos_kmip_integer){ .present = false };
+			all->mask_generator = 0;
+			all->mask_generator_hashing_algorithm = 0;
+			all->p_source = (struct naos_kmip_bytes){ NULL, 0 };
+		} else if (all) {
+			*all = (struct naos_kmip_cryptographic_parameters){
+				.block_cipher_mode = from->block_cipher_mode, .padding_method = from->padding_method,
+				.hashing_algorithm = from->hashing_algorithm, .key_role_type = from->key_role_type };
+		}
+		return all;
+	}
+	return attribute->value.structure;
+}
+
 /* Attributes as they are at this moment: dates may have changed the state. */
-static struct naos_kmip_attribute present_value(const struct naos_call *call, const struct naos_object *object,
+static struct naos_kmip_attribute present_value(struct naos_call *call, const struct naos_object *object,
 						const struct naos_kmip_attribute *attribute)
 {
 	struct naos_kmip_attribute copy = *attribute;
 	if (copy.tag == NAOS_KMIP_TAG_STATE)
 		copy.value.enumeration = naos_object_state(object, call->now);
+	if (copy.tag != 0 && copy.value.type == NAOS_KMIP_TYPE_STRUCTURE)
+		copy.value.structure = for_version(call, attribute);
 	return copy;
 }
 
@@ -294,8 +328,10 @@ NAOS_OPERATION(get_attributes)
 			bool wanted = !name || (name->tag ? attribute->tag == name->tag :
 							   attribute->tag == 0 && attribute->name.bytes == name->name.bytes &&
 								   memcmp(attribute->name.data, name->name.data, name->name.bytes) == 0);
-			if (wanted && naos_attribute_visible(call, attribute))
-				items[count++] = present_value(call, object, attribute);
+			if (!wanted || !naos_attribute_visible(call, attribute))
+				continue;
+			items[count] = present_value(call, object, attribute);
+			count += attribute->value.type != NAOS_KMIP_TYPE_STRUCTURE || items[count].value.structure != NULL;
 		}
 	out->get_attributes.unique_identifier = naos_kmip_text(object->uid);
 	out->get_attributes.attributes = (struct naos_kmip_attributes){ .items = items, .count = count, .enclosed = true };

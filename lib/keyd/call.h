@@ -5,6 +5,7 @@
 #include "keyd/keyd.h"
 #include "keyd/rate.h"
 #include "keyd/role.h"
+#include "keyd/stream.h"
 #include "keyd/table.h"
 
 struct naos_keyd {
@@ -13,6 +14,7 @@ struct naos_keyd {
 	struct naos_keyd_store *store;
 	struct naos_table *table;
 	struct naos_rates *rates;
+	struct naos_streams streams;
 	pthread_rwlock_t roles_lock;
 	struct naos_roles *roles; /* replaced by a reload */
 	uint64_t approvals, approval_life_s, rotate_at;
@@ -107,6 +109,9 @@ struct naos_crypt_slot {
 	struct naos_entry *entry;
 	const char *uid; /* owned by the call's object */
 	bool encrypt, iv_made, append_tag;
+	struct naos_stream *stream; /* data in several parts; owned */
+	bool final;                 /* its last part */
+	bool idle;                  /* nothing for the HSM to do yet */
 };
 int naos_crypt_prepare(struct naos_call *call, bool encrypt, const struct naos_kmip_crypt_request *in,
 		       struct naos_crypt_slot *slot) naos_must_check;
@@ -132,6 +137,8 @@ struct naos_creation {
 };
 int naos_creation_make(struct naos_call *call, struct naos_creation *creation, struct naos_edit *edit,
 		       struct naos_entry **ret_entry) naos_must_check;
+/* Bytes of a key of an algorithm and length. */
+size_t naos_key_bytes(uint32_t algorithm, int32_t bits);
 /* A name that another object of the owner has: refused. */
 int naos_creation_check_names(struct naos_call *call, const struct naos_edit *edit, const struct naos_uuid *except) naos_must_check;
 /* Rotation of `entry`, its change held: the new object's identifier. */

@@ -34,6 +34,12 @@ static bool boolean_of(struct naos_edit *edit, uint32_t tag, bool fallback)
 	return attribute ? attribute->value.boolean : fallback;
 }
 
+/* Bytes of a key of this length; DES counts no parity bits in its length, or does. */
+size_t naos_key_bytes(uint32_t algorithm, int32_t bits)
+{
+	return algorithm == NAOS_KMIP_ALGORITHM_TRIPLE_DES && bits % 56 == 0 ? (size_t)bits / 7 : (size_t)bits / 8;
+}
+
 static int check_key(struct naos_call *call, struct naos_edit *edit)
 {
 	uint32_t algorithm = enumeration_of(edit, NAOS_KMIP_TAG_CRYPTOGRAPHIC_ALGORITHM);
@@ -310,14 +316,16 @@ NAOS_OPERATION(create)
 		rc = choose_class(call, &edit, &creation.object_class);
 	if (rc != 0)
 		return rc;
-	creation.fresh_bytes = (size_t)integer_of(&edit, NAOS_KMIP_TAG_CRYPTOGRAPHIC_LENGTH) / 8;
+	creation.fresh_bytes = naos_key_bytes(enumeration_of(&edit, NAOS_KMIP_TAG_CRYPTOGRAPHIC_ALGORITHM),
+					 integer_of(&edit, NAOS_KMIP_TAG_CRYPTOGRAPHIC_LENGTH));
 	rc = naos_creation_make(call, &creation, &edit, &entry);
 	out->create.object_type = request->object_type;
 	return rc ? rc : answer_uid(call, &out->create.unique_identifier);
 }
 
 /* Algorithm and length stand in the key block, the attributes or both; then they must agree. */
-static int adopt_block(struct naos_call *call, struct naos_edit *edit, const struct naos_kmip_key_block *block, size_t value_bytes)
+static int adopt_block(struct naos_call *call, struct naos_edit *edit, const struct naos_kmip_key_block *block, bool key,
+		       size_t value_bytes)
 {
 	struct naos_error err = NAOS_ERROR_INIT;
 	uint32_t algorithm = enumeration_of(edit, NAOS_KMIP_TAG_CRYPTOGRAPHIC_ALGORITHM);
@@ -331,7 +339,7 @@ static int adopt_block(struct naos_call *call, struct naos_edit *edit, const str
 		    naos_kmip_attribute_enum(NAOS_KMIP_TAG_CRYPTOGRAPHIC_ALGORITHM, block->cryptographic_algorithm);
 		rc = naos_edit_add(edit, &attribute, &err);
 	}
-	if (rc == 0 && !bits) {
+	if (rc == 0 && !bits && (key || block->cryptographic_length.present)) {
 		struct naos_kmip_attribute attribute = naos_kmip_attribute_integer(
 			NAOS_KMIP_TAG_CRYPTOGRAPHIC_LENGTH,
 			block->cryptographic_length.present ? block->cryptographic_length.value : (int32_t)(8 * value_bytes));
@@ -377,10 +385,11 @@ static int register_value(struct naos_call *call, const struct naos_kmip_registe
 	if (rc == 0 && block && block->value)
 		rc = naos_attributes_apply(call, edit, &block->value->attributes);
 	if (rc == 0 && block)
-		rc = adopt_block(call, edit, block, value.bytes);
+		rc = adopt_block(call, edit, block, creation->type == NAOS_KMIP_OBJECT_TYPE_SYMMETRIC_KEY, value.bytes);
 	if (rc == 0 && creation->type == NAOS_KMIP_OBJECT_TYPE_SYMMETRIC_KEY) {
 		rc = check_key(call, edit);
-		if (rc == 0 && (size_t)integer_of(edit, NAOS_KMIP_TAG_CRYPTOGRAPHIC_LENGTH) != 8 * value.bytes)
+		if (rc == 0 && naos_key_bytes(enumeration_of(edit, NAOS_KMIP_TAG_CRYPTOGRAPHIC_ALGORITHM),
+				 integer_of(edit, NAOS_KMIP_TAG_CRYPTOGRAPHIC_LENGTH)) != value.bytes)
 			rc = naos_call_refuse(call, NAOS_KMIP_REASON_INVALID_FIELD, "the key is not as long as Cryptographic Length says");
 	}
 	if (rc != 0)

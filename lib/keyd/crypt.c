@@ -1,5 +1,6 @@
 /* Encrypt and Decrypt.  SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
+#include <openssl/rand.h>
 
 #include "keyd/call.h"
 
@@ -155,15 +156,104 @@ static int make_output(struct naos_call *call, struct naos_crypt_slot *slot)
 	return naos_call_own_secret(call, secret);
 }
 
+/* A new stream: what its first part says stays for the others. */
+static int begin_stream(struct naos_call *call, struct naos_crypt_slot *slot)
+{
+	struct naos_stream *stream = calloc(1, sizeof(*stream));
+	slot->stream = stream;
+	if (!stream)
+		return naos_call_refuse(call, NAOS_KMIP_REASON_GENERAL_FAILURE, "out of memory");
+	if (RAND_bytes(stream->id, sizeof(stream->id)) != 1)
+		return naos_call_refuse(call, NAOS_KMIP_REASON_GENERAL_FAILURE, "the random generator failed");
+	(void)snprintf(stream->identity, sizeof(stream->identity), "%s", call->peer->identity);
+	stream->object = slot->entry->id;
+	stream->encrypt = slot->encrypt;
+	stream->mode = slot->item.mode;
+	stream->tag_bytes = slot->item.tag_bytes;
+	stream->iv_bytes = slot->item.iv_bytes;
+	memcpy(stream->iv, slot->item.iv, sizeof(stream->iv));
+	if (slot->request->additional_data.bytes > 0 && slot->item.mode == NAOS_HSM_GCM) {
+		stream->associated_bytes = slot->request->additional_data.bytes;
+		stream->associated = malloc(stream->associated_bytes);
+		if (!stream->associated)
+			return naos_call_refuse(call, NAOS_KMIP_REASON_GENERAL_FAILURE, "out of memory");
+		memcpy(stream->associated, slot->request->additional_data.data, stream->associated_bytes);
+	}
+	return 0;
+}
+
+/* The stream of a Correlation Value. */
+static int resume_stream(struct naos_call *call, struct naos_crypt_slot *slot)
+{
+	struct naos_stream *stream =
+		naos_streams_take(&call->keyd->streams, call->peer->identity, slot->request->correlation_value, call->now);
+	slot->stream = stream;
+	if (!stream || stream->encrypt != slot->encrypt || !naos_uuid_equal(&stream->object, &slot->entry->id))
+		return naos_call_refuse(call, NAOS_KMIP_REASON_INVALID_FIELD,
+					"the Correlation Value belongs to no operation that is under way");
+	slot->item.tag_bytes = stream->tag_bytes;
+	slot->item.iv_bytes = stream->iv_bytes;
+	memcpy(slot->item.iv, stream->iv, sizeof(slot->item.iv));
+	slot->iv_made = stream->iv_bytes == 0 && stream->encrypt && needs_iv(stream->mode);
+	return 0;
+}
+
+static int add_part(struct naos_call *call, struct naos_crypt_slot *slot)
+{
+	struct naos_stream *stream = slot->stream;
+	struct naos_error err = NAOS_ERROR_INIT;
+	int rc = naos_stream_append(stream, slot->request->data, &err);
+	if (rc != 0)
+		return naos_call_fail(call, rc, &err);
+	slot->final = slot->request->final_indicator.present && slot->request->final_indicator.value;
+	slot->append_tag = stream->mode == NAOS_HSM_GCM && call->version < NAOS_KMIP_1_4;
+	slot->item.in_bytes = naos_stream_ready(stream, slot->final, &slot->item.mode);
+	slot->item.in = stream->data ? naos_secret_view(stream->data) : NULL;
+	slot->item.associated = stream->associated;
+	slot->item.associated_bytes = stream->associated_bytes;
+	slot->idle = !slot->final && slot->item.in_bytes <= stream->given;
+	return 0;
+}
+
+static int prepare_stream(struct naos_call *call, const struct naos_object *object, struct naos_crypt_slot *slot)
+{
+	bool random_iv = false;
+	if (slot->request->correlation_value.data)
+		return resume_stream(call, slot) ? -1 : add_part(call, slot);
+	int rc = choose_mode(call, object, slot, &random_iv);
+	if (rc == 0)
+		rc = check_separation(call, object, slot);
+	if (rc == 0 && slot->item.mode == NAOS_HSM_GCM && !slot->encrypt) /* nothing may be given out before the tag is seen */
+		rc = naos_call_refuse(call, NAOS_KMIP_REASON_FEATURE_NOT_SUPPORTED, "GCM decrypts whole data only: send them at once");
+	if (rc == 0)
+		rc = take_iv(call, slot, random_iv);
+	if (rc == 0)
+		rc = begin_stream(call, slot);
+	return rc ? rc : add_part(call, slot);
+}
+
+static int prepare_whole(struct naos_call *call, const struct naos_object *object, struct naos_crypt_slot *slot)
+{
+	bool random_iv = false;
+	int rc = choose_mode(call, object, slot, &random_iv);
+	if (rc == 0)
+		rc = check_separation(call, object, slot);
+	if (rc == 0)
+		rc = take_iv(call, slot, random_iv);
+	return rc ? rc : take_data(call, slot);
+}
+
+static bool in_parts(const struct naos_kmip_crypt_request *in)
+{
+	return in->correlation_value.data || (in->init_indicator.present && in->init_indicator.value &&
+					      !(in->final_indicator.present && in->final_indicator.value));
+}
+
 int naos_crypt_prepare(struct naos_call *call, bool encrypt, const struct naos_kmip_crypt_request *in, struct naos_crypt_slot *slot)
 {
 	struct naos_object *object;
-	bool random_iv = false;
 	*slot = (struct naos_crypt_slot){ .request = in, .encrypt = encrypt };
 	int rc = naos_call_object(call, in->unique_identifier, encrypt ? NAOS_RIGHT_ENCRYPT : NAOS_RIGHT_DECRYPT, &slot->entry, &object);
-	if (rc == 0 && (in->init_indicator.present || in->final_indicator.present || in->correlation_value.data))
-		rc = naos_call_refuse(call, NAOS_KMIP_REASON_FEATURE_NOT_SUPPORTED,
-				      "data in several parts are not supported: send them at once");
 	if (rc == 0)
 		rc = check_key(call, object, encrypt);
 	if (rc != 0)
@@ -171,40 +261,69 @@ int naos_crypt_prepare(struct naos_call *call, bool encrypt, const struct naos_k
 	slot->item.key = naos_object_key(object);
 	slot->item.encrypt = encrypt;
 	slot->uid = object->uid;
-	rc = choose_mode(call, object, slot, &random_iv);
-	if (rc == 0)
-		rc = check_separation(call, object, slot);
-	if (rc == 0)
-		rc = take_iv(call, slot, random_iv);
-	if (rc == 0)
-		rc = take_data(call, slot);
-	if (rc == 0)
+	rc = in_parts(in) ? prepare_stream(call, object, slot) : prepare_whole(call, object, slot);
+	if (rc == 0 && !slot->idle)
 		rc = make_output(call, slot);
-	if (rc == 0 && encrypt)
+	if (rc == 0 && encrypt && !in->correlation_value.data)
 		rc = naos_uses_take(call, slot->entry, object, in->data.bytes);
+	if (rc != 0)
+		slot->stream = naos_stream_free(slot->stream);
 	return rc;
+}
+
+/* Only what is new is answered; the rest waits for the next part. */
+static int finish_stream(struct naos_call *call, struct naos_crypt_slot *slot, struct naos_kmip_crypt_response *out)
+{
+	struct naos_stream *stream = slot->stream;
+	struct naos_error err = NAOS_ERROR_INIT;
+	uint8_t *id;
+	slot->stream = NULL;
+	if (!slot->idle) {
+		size_t given = stream->given <= slot->item.out_bytes ? stream->given : slot->item.out_bytes;
+		out->data = slot->item.out_bytes > given ? naos_kmip_bytes(slot->item.out + given, slot->item.out_bytes - given) :
+							   (struct naos_kmip_bytes){ NULL, 0 };
+		stream->given = slot->item.out_bytes;
+		stream->iv_bytes = slot->item.iv_bytes;
+		memcpy(stream->iv, slot->item.iv, sizeof(stream->iv));
+	}
+	if (slot->final) {
+		(void)naos_stream_free(stream);
+		return 0;
+	}
+	out->tag = (struct naos_kmip_bytes){ NULL, 0 };
+	id = naos_call_take(call, 1, sizeof(stream->id));
+	if (!id) {
+		(void)naos_stream_free(stream);
+		return -1;
+	}
+	memcpy(id, stream->id, sizeof(stream->id));
+	out->correlation_value = naos_kmip_bytes(id, sizeof(stream->id));
+	int rc = naos_streams_put(&call->keyd->streams, stream, call->now, &err);
+	return rc ? naos_call_fail(call, rc, &err) : 0;
 }
 
 int naos_crypt_finish(struct naos_call *call, struct naos_crypt_slot *slot, struct naos_kmip_crypt_response *out)
 {
 	struct naos_hsm_crypt *item = &slot->item;
-	if (item->result != 0) {
+	if (!slot->idle && item->result != 0) {
+		slot->stream = naos_stream_free(slot->stream);
 		if (item->result == NAOS_E_USAGE || item->result == NAOS_E_INTEGRITY)
 			return naos_call_refuse(call, NAOS_KMIP_REASON_CRYPTOGRAPHIC_FAILURE, "%.190s", item->error.message);
 		return naos_call_fail(call, item->result, &item->error);
 	}
 	out->unique_identifier = naos_kmip_text(slot->uid);
-	if (slot->encrypt && slot->append_tag) {
+	if (!slot->idle && slot->encrypt && slot->append_tag && (!slot->stream || slot->final)) {
 		memcpy(item->out + item->out_bytes, item->tag, item->tag_bytes);
 		item->out_bytes += item->tag_bytes;
 	}
-	out->data = naos_kmip_bytes(item->out, item->out_bytes);
+	if (!slot->idle)
+		out->data = naos_kmip_bytes(item->out, item->out_bytes);
 	if (slot->encrypt && item->mode == NAOS_HSM_GCM && !slot->append_tag)
 		out->tag = naos_kmip_bytes(item->tag, item->tag_bytes);
 	/* the IV that was really used: made here, or by an HSM that takes none from outside */
 	struct naos_kmip_bytes given = slot->request->iv_counter_nonce;
-	if (slot->encrypt && item->iv_bytes > 0 &&
-	    (slot->iv_made || given.bytes != item->iv_bytes || memcmp(given.data, item->iv, item->iv_bytes) != 0))
+	if (!slot->idle && slot->encrypt && item->iv_bytes > 0 &&
+	    (slot->iv_made || (given.data && (given.bytes != item->iv_bytes || memcmp(given.data, item->iv, item->iv_bytes) != 0))))
 		out->iv_counter_nonce = naos_kmip_bytes(item->iv, item->iv_bytes);
-	return 0;
+	return slot->stream ? finish_stream(call, slot, out) : 0;
 }

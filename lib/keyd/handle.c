@@ -80,6 +80,13 @@ static bool is_crypt(const struct naos_kmip_request_item *in)
 	return in->reason == 0 && (in->operation == NAOS_KMIP_OPERATION_ENCRYPT || in->operation == NAOS_KMIP_OPERATION_DECRYPT);
 }
 
+/* What an item that was prepared and not finished holds. */
+static void drop_slots(struct naos_crypt_slot *slots, size_t from, size_t to)
+{
+	for (size_t i = from; slots && i < to; i++)
+		slots[i].stream = naos_stream_free(slots[i].stream);
+}
+
 /* A run of Encrypt and Decrypt items from `first`, through the HSM in one go.  Returns how many were answered; *ret_failed says
  * whether one of them failed and the batch must stop behind it. */
 static size_t run_crypts(struct naos_call *call, struct batch *batch, size_t first, bool stop, bool *ret_failed)
@@ -100,7 +107,8 @@ static size_t run_crypts(struct naos_call *call, struct batch *batch, size_t fir
 		if (rc == 0)
 			rc = naos_crypt_prepare(call, encrypt, encrypt ? &in->payload.encrypt : &in->payload.decrypt, &slots[i]);
 		if (rc == 0) {
-			items[ready++] = slots[i].item;
+			if (!slots[i].idle)
+				items[ready++] = slots[i].item;
 			continue;
 		}
 		settle(call, batch, in, out, rc);
@@ -121,20 +129,25 @@ static size_t run_crypts(struct naos_call *call, struct batch *batch, size_t fir
 		struct naos_kmip_response_item *out = &batch->items[first + i];
 		if (!bad || bad[i]) {
 			*ret_failed = true;
-			if (stop || !bad)
+			if (stop || !bad) {
+				drop_slots(slots, i + 1, count);
 				return i + 1;
+			}
 			continue;
 		}
 		begin_item(call);
-		slots[i].item = items[at++];
+		if (!slots[i].idle)
+			slots[i].item = items[at++];
 		(void)snprintf(call->audit_object, sizeof(call->audit_object), "%s", slots[i].uid);
 		int rc = naos_crypt_finish(call, &slots[i],
 					   in->operation == NAOS_KMIP_OPERATION_ENCRYPT ? &out->payload.encrypt : &out->payload.decrypt);
 		settle(call, batch, in, out, rc);
 		if (rc != 0) {
 			*ret_failed = true;
-			if (stop)
+			if (stop) {
+				drop_slots(slots, i + 1, count);
 				return i + 1;
+			}
 		}
 	}
 	return count;

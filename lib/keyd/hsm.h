@@ -54,7 +54,8 @@ struct naos_hsm_crypt {
 	struct naos_hsm_key key;
 	bool encrypt;
 	enum naos_hsm_mode mode;
-	uint8_t iv[16];  /* encrypt with iv_bytes 0: the worker makes one and puts it here (12 bytes for GCM, 16 else) */
+	/* encrypt with iv_bytes 0: the worker makes one and puts it here (12 bytes for GCM, 16 else) */
+	uint8_t iv[NAOS_HSM_MAX_IV_BYTES];
 	size_t iv_bytes;
 	const uint8_t *associated;
 	size_t associated_bytes;

@@ -157,7 +157,7 @@ static int open_kept(struct naos_hsm_token *t, const struct naos_hsm_key *key, s
 	struct naos_hsm_crypt item = { .mode = NAOS_HSM_GCM, .iv_bytes = kept.iv_bytes, .associated = associated,
 				       .associated_bytes = sizeof(associated), .in = kept.ciphertext, .in_bytes = kept.ciphertext_bytes,
 				       .out = naos_secret_data(value), .tag_bytes = TAG_BYTES };
-	memcpy(item.iv, kept.iv, sizeof(item.iv));
+	memcpy(item.iv, kept.iv, sizeof(kept.iv));
 	memcpy(item.tag, kept.tag, sizeof(item.tag));
 	rc = crypt_in_token(t, STORAGE_KEY, kept.storage_version, &item, err);
 	if (rc != 0)

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define REQUEST_BYTES 76 /* without what follows it */
-#define ANSWER_BYTES 48
+#define REQUEST_BYTES (60 + NAOS_HSM_MAX_IV_BYTES) /* without what follows it */
+#define ANSWER_BYTES (32 + NAOS_HSM_MAX_IV_BYTES)
 #define FIRST_FRAME_BYTES ((size_t)16 << 10)
 
 size_t naos_hsm_request_bytes(const struct naos_hsm_job *job)

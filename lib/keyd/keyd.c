@@ -109,6 +109,7 @@ int naos_keyd_open(const struct naos_config *config, struct naos_hsm *hsm, struc
 	(void)pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	(void)pthread_rwlock_init(&keyd->roles_lock, &attributes);
 	(void)pthread_rwlockattr_destroy(&attributes);
+	(void)pthread_mutex_init(&keyd->streams.lock, NULL);
 	const struct naos_keyd_store_reader reader = { .context = keyd, .object = add_object, .approval = add_approval };
 	int rc = read_settings(keyd, config, err);
 	if (rc == 0)
@@ -137,6 +138,8 @@ struct naos_keyd *naos_keyd_close(struct naos_keyd *keyd)
 	(void)naos_keyd_store_close(keyd->store);
 	(void)naos_table_free(keyd->table);
 	(void)naos_rates_free(keyd->rates);
+	naos_streams_clear(&keyd->streams);
+	(void)pthread_mutex_destroy(&keyd->streams.lock);
 	(void)naos_roles_free(keyd->roles);
 	(void)pthread_rwlock_destroy(&keyd->roles_lock);
 	free(keyd);

@@ -7,6 +7,7 @@
 #define NAOS_HSM_MAX_DATA_BYTES ((size_t)256 << 10) /* plaintext or ciphertext of one item */
 #define NAOS_HSM_MAX_ASSOCIATED_BYTES ((size_t)64 << 10)
 #define NAOS_HSM_MAX_VALUE_BYTES ((size_t)64 << 10) /* of a kept key, secret or opaque object */
+#define NAOS_HSM_MAX_IV_BYTES 64 /* of GCM */
 #define NAOS_HSM_MAX_RANDOM_BYTES 4096
 #define NAOS_HSM_MAX_ITEMS 1000
 #define NAOS_HSM_MAX_CHANNELS 16
@@ -20,6 +21,11 @@
 #define NAOS_KEYD_MAX_LOCATED 1000          /* identifiers in one answer to Locate; go on with Offset Items */
 #define NAOS_KEYD_MAX_IDENTITY_BYTES 255
 #define NAOS_KEYD_MAX_IDENTITIES 65536      /* whose rate is measured at a time */
+
+/* Data in several parts, kept between them */
+#define NAOS_KEYD_MAX_STREAMS 256
+#define NAOS_KEYD_MAX_OWN_STREAMS 16 /* of one identity */
+#define NAOS_KEYD_STREAM_LIFE_S 60   /* after the last part */
 
 /* Time */
 #define NAOS_KEYD_CLOCK_SKEW_S 300 /* by which a request's time stamp may differ */

@@ -81,9 +81,11 @@ static int fill(struct naos_call *call, const struct naos_object *old, const str
 		rc = add_link(edit, NAOS_KMIP_LINK_TYPE_REPLACED_OBJECT_LINK, old->uid, &err);
 	if (rc != 0)
 		return naos_call_fail(call, rc, &err);
-	for (size_t i = 0; request && i < request->attributes.count; i++)
-		if (request->attributes.items[i].tag) /* what is given replaces what is taken over */
-			naos_edit_drop(edit, request->attributes.items[i].tag);
+	for (size_t i = 0; request && i < request->attributes.count; i++) {
+		const struct naos_kmip_attribute_info *info = naos_kmip_attribute_info(request->attributes.items[i].tag);
+		if (info && !info->multiple) /* what is given replaces what is taken over, or stands beside it */
+			naos_edit_drop(edit, info->tag);
+	}
 	return request ? naos_attributes_apply(call, edit, &request->attributes) : 0;
 }
 
@@ -108,8 +110,12 @@ static int relieve(struct naos_call *call, const struct naos_object *old, const 
 int naos_rotate(struct naos_call *call, struct naos_entry *entry, const struct naos_object *old,
 		const struct naos_kmip_rekey_request *request, char ret_uid[static NAOS_UUID_TEXT_BYTES])
 {
-	struct naos_creation creation = { .object_class = old->core.object_class, .type = old->type, .format = old->core.format,
-					  .subtype = old->core.subtype, .fresh_bytes = (size_t)old->length_bits / 8, .replaced = entry,
+	struct naos_creation creation = { .object_class = old->core.object_class,
+					  .type = old->type,
+					  .format = old->core.format,
+					  .subtype = old->core.subtype,
+					  .fresh_bytes = naos_key_bytes(old->algorithm, old->length_bits),
+					  .replaced = entry,
 					  .owner = old->core.owner };
 	naos_autoedit edit = { .count = 0 };
 	struct naos_error err = NAOS_ERROR_INIT;

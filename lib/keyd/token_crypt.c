@@ -16,7 +16,7 @@ bool naos_hsm_prepare_iv(struct naos_hsm_crypt *item)
 		item->iv_bytes = usual;
 		return item->encrypt && RAND_bytes(item->iv, (int)usual) == 1;
 	}
-	return item->mode == NAOS_HSM_GCM ? item->iv_bytes >= 1 && item->iv_bytes <= IV_BYTES : item->iv_bytes == IV_BYTES;
+	return item->mode == NAOS_HSM_GCM ? item->iv_bytes >= 1 && item->iv_bytes <= NAOS_HSM_MAX_IV_BYTES : item->iv_bytes == IV_BYTES;
 }
 
 /* ciphertext || tag as one text, for tokens want it so. */
@@ -61,7 +61,7 @@ static CK_RV gcm_encrypt(CK_FUNCTION_LIST *f, CK_SESSION_HANDLE session, const C
 static CK_RV gcm(struct naos_token *token, CK_SESSION_HANDLE session, CK_OBJECT_HANDLE key, struct naos_hsm_crypt *item)
 {
 	CK_FUNCTION_LIST *f = token->module->functions;
-	uint8_t iv[IV_BYTES];
+	uint8_t iv[NAOS_HSM_MAX_IV_BYTES];
 	memcpy(iv, item->iv, sizeof(iv));
 	CK_GCM_PARAMS params = { .iv_ptr = iv, .iv_len = item->iv_bytes, .iv_bits = 8 * item->iv_bytes,
 				 .aad_ptr = (uint8_t *)item->associated, .aad_len = item->associated_bytes, .tag_bits = 8 * item->tag_bytes };
