@@ -76,7 +76,7 @@ static int answer_function(struct naos_call *call, uint32_t function, struct nao
 	switch (function) {
 	case NAOS_KMIP_QUERY_OPERATIONS: return list_operations(call, &out->operations);
 	case NAOS_KMIP_QUERY_OBJECTS: out->object_types = (struct naos_kmip_numbers){ types, NAOS_ARRAY_LENGTH(types) }; break;
-	case NAOS_KMIP_QUERY_SERVER_INFORMATION: 
+	case NAOS_KMIP_QUERY_SERVER_INFORMATION:
 		out->vendor_identification = naos_kmip_text("Naos " NAOS_VERSION);
 		out->server_information = (struct naos_kmip_raw){ NAOS_KMIP_TYPE_STRUCTURE, naos_kmip_bytes("", 0) };
 		break;

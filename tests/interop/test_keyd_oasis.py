@@ -17,7 +17,8 @@ import oasis_replay as replay  # noqa: E402
 import softhsm  # noqa: E402
 
 LIST = pathlib.Path(__file__).parent / "oasis.txt"
-HEAD = """# What naos-keyd does with the OASIS test cases of KMIP 1.0 to 1.4: VERSION CASE, then passed, or the step and the answer that differ.
+HEAD = """# What naos-keyd does with the OASIS test cases of KMIP 1.0 to 1.4.
+# VERSION CASE, then passed, or the step and the answer that differ.
 # Made by test_keyd_oasis.py with NAOS_UPDATE=1.  Refusals, and why:
 # TC-CREATE-SD, TC-CREG, TC-MDO: passwords made by the server, certificates and objects whose value is elsewhere are not kept here.
 # TC-CS-CORVAL: it creates a key without the usage mask that the specification requires.
