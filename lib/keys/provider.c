@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "keys/kmip.h"
 #include "keys/pkcs11.h"
 
 #define DEFAULT_STORE "/var/lib/naos/keys.db"
@@ -14,6 +15,7 @@ struct naos_provider {
 
 static const struct naos_provider_ops *const providers[] = {
 	&naos_pkcs11_provider,
+	&naos_kmip_provider,
 };
 
 static const struct naos_provider_ops *find_provider(const char *uri)

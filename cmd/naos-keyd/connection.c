@@ -1,0 +1,366 @@
+/* One connection of the front.  SPDX-License-Identifier: Apache-2.0 */
+#include "connection.h"
+
+#include <netdb.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <openssl/err.h>
+
+#include "base/log.h"
+#include "kmip/ttlv.h"
+
+#define HEAD_BYTES 8
+#define FIRST_ROOM 4096u
+
+enum phase { HANDSHAKE, READING, WRITING };
+
+struct connection {
+	struct front_shared *shared;
+	struct connection *next, *previous;
+	int fd;
+	SSL *ssl;
+	enum phase phase;
+	bool good_once; /* one request was served: larger ones are allowed */
+	_Atomic int64_t deadline_ns;
+	uint8_t head[HEAD_BYTES];
+	struct naos_secret *message, *answer;
+	size_t have, need, sent;
+	struct keyd_peer_name peer;
+	unsigned verified; /* tls_generation of the last look at the peer's certificate */
+	char address[96];
+};
+
+static int64_t now_ns(void)
+{
+	struct timespec now;
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* --- shared ---------------------------------------------------------------------------------------------------------- */
+
+void front_shared_init(struct front_shared *shared, const struct naos_config *config, SSL_CTX *tls, struct naos_keyd *keyd,
+		       struct front_counters *counters)
+{
+	*shared = (struct front_shared){
+		.epoll_fd = epoll_create1(EPOLL_CLOEXEC),
+		.keyd = keyd,
+		.counters = counters,
+		.tls = tls,
+		.handshake_ns = (int64_t)naos_config_number(config, "keyd", NULL, "handshake-timeout") * 1000000000,
+		.message_ns = (int64_t)naos_config_number(config, "keyd", NULL, "message-timeout") * 1000000000,
+		.idle_ns = (int64_t)naos_config_number(config, "keyd", NULL, "idle-timeout") * 1000000000,
+		.max_connections = naos_config_number(config, "keyd", NULL, "max-connections"),
+	};
+	(void)pthread_mutex_init(&shared->lock, NULL);
+}
+
+void front_shared_set_tls(struct front_shared *shared, SSL_CTX *tls)
+{
+	(void)pthread_mutex_lock(&shared->lock);
+	SSL_CTX *old = shared->tls;
+	shared->tls = tls;
+	atomic_fetch_add(&shared->tls_generation, 1);
+	(void)pthread_mutex_unlock(&shared->lock);
+	SSL_CTX_free(old); /* connections hold references of their own */
+}
+
+void front_shared_clear(struct front_shared *shared)
+{
+	naos_close_descriptor(&shared->epoll_fd);
+	SSL_CTX_free(shared->tls);
+	(void)pthread_mutex_destroy(&shared->lock);
+}
+
+static SSL_CTX *current_tls(struct front_shared *shared)
+{
+	(void)pthread_mutex_lock(&shared->lock);
+	SSL_CTX *tls = shared->tls;
+	(void)SSL_CTX_up_ref(tls);
+	(void)pthread_mutex_unlock(&shared->lock);
+	return tls;
+}
+
+void connection_format_address(const struct sockaddr *address, socklen_t bytes, char *ret, size_t room)
+{
+	char host[64], port[16];
+	if (getnameinfo(address, bytes, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+		(void)snprintf(ret, room, "?");
+	else
+		(void)snprintf(ret, room, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+/* --- life ------------------------------------------------------------------------------------------------------------ */
+
+static void connection_free(struct connection *connection)
+{
+	struct front_shared *shared = connection->shared;
+	(void)pthread_mutex_lock(&shared->lock);
+	if (connection->previous)
+		connection->previous->next = connection->next;
+	else
+		shared->first = connection->next;
+	if (connection->next)
+		connection->next->previous = connection->previous;
+	(void)pthread_mutex_unlock(&shared->lock);
+	(void)naos_secret_free(connection->message);
+	(void)naos_secret_free(connection->answer);
+	SSL_free(connection->ssl);
+	naos_close_descriptor(&connection->fd);
+	atomic_fetch_sub(&shared->counters->connections_open, 1);
+	free(connection);
+}
+
+void connection_start(struct front_shared *shared, int fd, const struct sockaddr *address, socklen_t bytes)
+{
+	struct connection *connection = NULL;
+	atomic_fetch_add(&shared->counters->connections_total, 1);
+	if (atomic_fetch_add(&shared->counters->connections_open, 1) < shared->max_connections)
+		connection = calloc(1, sizeof(*connection));
+	if (!connection) {
+		atomic_fetch_sub(&shared->counters->connections_open, 1);
+		atomic_fetch_add(&shared->counters->connections_refused, 1);
+		naos_close_descriptor(&fd);
+		return;
+	}
+	*connection = (struct connection){ .shared = shared, .fd = fd, .deadline_ns = now_ns() + shared->handshake_ns };
+	connection_format_address(address, bytes, connection->address, sizeof(connection->address));
+	SSL_CTX *tls = current_tls(shared);
+	connection->ssl = SSL_new(tls);
+	SSL_CTX_free(tls);
+	(void)pthread_mutex_lock(&shared->lock);
+	connection->next = shared->first;
+	if (shared->first)
+		shared->first->previous = connection;
+	shared->first = connection;
+	(void)pthread_mutex_unlock(&shared->lock);
+	struct epoll_event event = { .events = EPOLLIN | EPOLLONESHOT, .data.ptr = connection };
+	if (!connection->ssl || SSL_set_fd(connection->ssl, fd) != 1 || epoll_ctl(shared->epoll_fd, EPOLL_CTL_ADD, fd,
+			&event) != 0)
+		connection_free(connection);
+}
+
+void connection_expire_all(struct front_shared *shared, bool all)
+{
+	int64_t now = now_ns();
+	while (all && shared->first)
+		connection_free(shared->first);
+	(void)pthread_mutex_lock(&shared->lock);
+	for (struct connection *connection = shared->first; connection; connection = connection->next)
+		if (atomic_load(&connection->deadline_ns) < now) {
+			/* its thread, or epoll, notices and frees it */
+			atomic_store(&connection->deadline_ns, INT64_MAX);
+			atomic_fetch_add(&shared->counters->timeouts, 1);
+			(void)shutdown(connection->fd, SHUT_RDWR);
+		}
+	(void)pthread_mutex_unlock(&shared->lock);
+}
+
+/* --- steps ----------------------------------------------------------------------------------------------------------- */
+
+/* What a step wants next. */
+enum outcome { GO_ON, WAIT_READ, WAIT_WRITE, END };
+
+static void set_deadline(struct connection *connection, int64_t from_now_ns)
+{
+	atomic_store(&connection->deadline_ns, now_ns() + from_now_ns);
+}
+
+/* Why a call of OpenSSL did not do it all. */
+static enum outcome wanted(struct connection *connection, int returned)
+{
+	switch (SSL_get_error(connection->ssl, returned)) {
+	case SSL_ERROR_WANT_READ:
+		return WAIT_READ;
+	case SSL_ERROR_WANT_WRITE:
+		return WAIT_WRITE;
+	default:
+		return END;
+	}
+}
+
+static enum outcome step_handshake(struct connection *connection)
+{
+	struct front_shared *shared = connection->shared;
+	struct naos_error err = NAOS_ERROR_INIT;
+	int returned = SSL_accept(connection->ssl);
+	if (returned != 1) {
+		enum outcome outcome = wanted(connection, returned);
+		if (outcome != END)
+			return outcome;
+		atomic_fetch_add(&shared->counters->handshakes_failed, 1);
+		naos_log(NAOS_LOG_INFO, "event=handshake-failed address=%s reason=\"%s\"", connection->address,
+				keyd_tls_reason());
+		return END;
+	}
+	connection->verified = atomic_load(&shared->tls_generation);
+	SSL_CTX *tls = current_tls(shared);
+	int rc = keyd_tls_peer(connection->ssl, tls, &connection->peer, &err);
+	SSL_CTX_free(tls);
+	if (rc != 0) {
+		atomic_fetch_add(&shared->counters->handshakes_failed, 1);
+		naos_log(NAOS_LOG_WARNING, "event=client-refused address=%s reason=\"%s\"", connection->address, err.message);
+		return END;
+	}
+	connection->phase = READING;
+	set_deadline(connection, shared->idle_ns);
+	return GO_ON;
+}
+
+/* Room for what has been announced grows with what has come, so that an announcement alone costs nothing. */
+static int make_room(struct connection *connection, struct naos_error *err)
+{
+	size_t room = connection->message ? naos_secret_bytes(connection->message) : 0;
+	if (connection->have < room)
+		return 0;
+	size_t grown = room ? 2 * room : FIRST_ROOM;
+	struct naos_secret *larger;
+	int rc = naos_secret_create(grown < connection->need ? grown : connection->need, &larger, err);
+	if (rc != 0)
+		return rc;
+	uint8_t *into = naos_secret_data(larger);
+	if (connection->message)
+		memcpy(into, naos_secret_view(connection->message), connection->have); /* lint-ok: from slab to slab */
+	else
+		memcpy(into, connection->head, HEAD_BYTES); /* lint-ok: type and length only */
+	(void)naos_secret_free(connection->message);
+	connection->message = larger;
+	return 0;
+}
+
+static enum outcome refuse(struct connection *connection, const struct naos_error *err)
+{
+	atomic_fetch_add(&connection->shared->counters->refused_messages, 1);
+	naos_log(NAOS_LOG_WARNING, "event=message-refused address=%s identity=\"%s\" reason=\"%s\"", connection->address,
+		 connection->peer.identity, err->message);
+	return END;
+}
+
+static enum outcome step_read(struct connection *connection)
+{
+	struct naos_error err = NAOS_ERROR_INIT;
+	bool head = connection->have < HEAD_BYTES;
+	if (!head && make_room(connection, &err) != 0)
+		return refuse(connection, &err);
+	uint8_t *into = head ? connection->head : naos_secret_data(connection->message);
+	size_t room = head ? HEAD_BYTES : naos_secret_bytes(connection->message);
+	int got = SSL_read(connection->ssl, into + connection->have, (int)(room - connection->have));
+	if (got <= 0) {
+		enum outcome outcome = wanted(connection, got);
+		ERR_clear_error();
+		return outcome;
+	}
+	if (connection->have == 0)
+		set_deadline(connection, connection->shared->message_ns);
+	connection->have += (size_t)got;
+	atomic_fetch_add(&connection->shared->counters->bytes_in, (unsigned)got);
+	if (!head)
+		return GO_ON;
+	size_t limit = connection->good_once ? NAOS_KMIP_MAX_MESSAGE_BYTES : NAOS_KMIP_MAX_FIRST_MESSAGE_BYTES;
+	int rc = naos_kmip_frame(NAOS_KMIP_REQUESTS, connection->head, connection->have, limit, &connection->need, &err);
+	if (rc == 0 && connection->have == HEAD_BYTES && connection->need <= HEAD_BYTES)
+		rc = naos_error_set(&err, NAOS_E_FORMAT, "the message is empty");
+	return rc == 0 ? GO_ON : refuse(connection, &err);
+}
+
+static void count_latency(struct front_counters *counters, int64_t ns)
+{
+	unsigned bucket = 0;
+	while (bucket + 1 < NAOS_ARRAY_LENGTH(counters->latency_bucket) && ns >= (int64_t)64000 << bucket)
+		bucket++;
+	atomic_fetch_add(&counters->latency_bucket[bucket], 1);
+	atomic_fetch_add(&counters->handle_ns, (unsigned long long)ns);
+	atomic_fetch_add(&counters->requests, 1);
+}
+
+/* A connection outlives what let it in: its certificate may have expired since, or be on a CRL that came later. */
+static int check_peer(struct connection *connection, struct naos_error *err)
+{
+	struct front_shared *shared = connection->shared;
+	unsigned generation = atomic_load(&shared->tls_generation);
+	if (connection->peer.expires_unix_s < (int64_t)time(NULL))
+		return naos_error_set(err, NAOS_E_DENIED, "the client's certificate has expired");
+	if (generation == connection->verified)
+		return 0;
+	SSL_CTX *tls = current_tls(shared);
+	int rc = keyd_tls_verify_again(connection->ssl, tls, err);
+	SSL_CTX_free(tls);
+	connection->verified = generation;
+	return rc;
+}
+
+static enum outcome step_handle(struct connection *connection)
+{
+	const struct naos_keyd_peer peer = {
+		.identity = connection->peer.identity, .issuer = connection->peer.issuer, .serial = connection->peer.serial,
+		.address = connection->address,
+	};
+	struct naos_error err = NAOS_ERROR_INIT;
+	int64_t start = now_ns();
+	if (check_peer(connection, &err) != 0)
+		return refuse(connection, &err);
+	atomic_store(&connection->deadline_ns, INT64_MAX); /* our time, not the client's */
+	int rc = naos_keyd_handle(connection->shared->keyd, &peer, connection->message, &connection->answer, &err);
+	count_latency(connection->shared->counters, now_ns() - start);
+	connection->message = naos_secret_free(connection->message);
+	connection->have = connection->need = connection->sent = 0;
+	if (rc != 0)
+		return refuse(connection, &err);
+	connection->good_once = true;
+	connection->phase = WRITING;
+	set_deadline(connection, connection->shared->message_ns);
+	return GO_ON;
+}
+
+static enum outcome step_write(struct connection *connection)
+{
+	size_t bytes = naos_secret_bytes(connection->answer);
+	int put = SSL_write(connection->ssl, naos_secret_view(connection->answer) + connection->sent,
+			(int)(bytes - connection->sent));
+	if (put <= 0) {
+		enum outcome outcome = wanted(connection, put);
+		ERR_clear_error();
+		return outcome;
+	}
+	connection->sent += (size_t)put;
+	atomic_fetch_add(&connection->shared->counters->bytes_out, (unsigned)put);
+	if (connection->sent < bytes)
+		return GO_ON;
+	connection->answer = naos_secret_free(connection->answer);
+	connection->phase = READING;
+	set_deadline(connection, connection->shared->idle_ns);
+	return GO_ON;
+}
+
+static enum outcome step(struct connection *connection)
+{
+	switch (connection->phase) {
+	case HANDSHAKE:
+		return step_handshake(connection);
+	case READING:
+		return connection->message && connection->have == connection->need ?
+				step_handle(connection) : step_read(connection);
+	default:
+		return step_write(connection);
+	}
+}
+
+void connection_step(struct connection *connection)
+{
+	struct front_shared *shared = connection->shared;
+	enum outcome outcome = GO_ON;
+	atomic_fetch_add(&shared->busy, 1);
+	while (outcome == GO_ON)
+		outcome = step(connection);
+	if (outcome == END) {
+		connection_free(connection);
+	} else {
+		struct epoll_event event = {
+			.events = (outcome == WAIT_READ ? EPOLLIN : EPOLLOUT) | EPOLLONESHOT, .data.ptr = connection,
+		};
+		if (epoll_ctl(shared->epoll_fd, EPOLL_CTL_MOD, connection->fd, &event) != 0)
+			connection_free(connection);
+	}
+	atomic_fetch_sub(&shared->busy, 1);
+}

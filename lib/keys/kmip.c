@@ -1,0 +1,340 @@
+/* The KMIP provider: its address, and the keys of the server; wrapping is in kmip_wrap.c.  SPDX-License-Identifier: Apache-2.0 */
+#include "keys/kmip.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "keys/kmip_state.h"
+
+/* --- address ------------------------------------------------------------------------------------------------------------ */
+
+struct address {
+	char *copy, *hosts, *certificate, *key, *ca;
+	uint32_t version;
+	unsigned timeout_s;
+	bool iv_in_data;
+};
+
+static int take_parameter(struct address *address, char *name, char *value, struct naos_error *err)
+{
+	unsigned minor, seconds;
+	if (strcmp(name, "cert") == 0)
+		address->certificate = value;
+	else if (strcmp(name, "key") == 0)
+		address->key = value;
+	else if (strcmp(name, "ca") == 0)
+		address->ca = value;
+	else if (strcmp(name, "version") == 0 && strlen(value) == 3 && sscanf(value, "1.%1u", &minor) == 1 && minor <= 4)
+		address->version = NAOS_KMIP_1_0 + minor;
+	else if (strcmp(name, "timeout") == 0 && strlen(value) <= 3 && sscanf(value, "%3u", &seconds) == 1 && seconds > 0)
+		address->timeout_s = seconds;
+	else if (strcmp(name, "quirk") == 0 && strcmp(value, "iv-in-data") == 0)
+		address->iv_in_data = true;
+	else
+		return naos_error_set(err, NAOS_E_USAGE,
+				      "kmip: '%s' of the address is not understood; there are cert, key, ca, version=1.0 to 1.4, timeout=SECONDS and "
+				      "quirk=iv-in-data", name);
+	return 0;
+}
+
+static int parse_address(const char *uri, struct address *ret, struct naos_error *err)
+{
+	static char certificate[] = "/etc/naos/client.pem", key[] = "/etc/naos/client.key", ca[] = "/etc/naos/ca.pem";
+	char *rest = NULL;
+	if (strncmp(uri, "kmip://", 7) != 0)
+		return naos_error_set(err, NAOS_E_USAGE,
+				"the address of a KMIP server is kmip://HOST:PORT?cert=FILE&key=FILE&ca=FILE");
+	*ret = (struct address){ .copy = strdup(uri + 7), .certificate = certificate, .key = key, .ca = ca };
+	if (!ret->copy)
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory for an address");
+	ret->hosts = ret->copy;
+	char *query = strchr(ret->copy, '?');
+	if (query)
+		*query++ = 0;
+	for (char *item = query ? strtok_r(query, "&", &rest) : NULL; item; item = strtok_r(NULL, "&", &rest)) {
+		char *equals = strchr(item, '=');
+		if (!equals)
+			return naos_error_set(err, NAOS_E_USAGE, "kmip: a parameter of the address has no value");
+		*equals++ = 0;
+		int rc = take_parameter(ret, item, equals, err);
+		if (rc != 0)
+			return rc;
+	}
+	char *slash = strchr(ret->hosts, '/');
+	if (slash && slash[1])
+		return naos_error_set(err, NAOS_E_USAGE,
+				"kmip: the address names hosts, no path: kmip://HOST:PORT?cert=FILE&key=FILE&ca=FILE");
+	if (slash)
+		*slash = 0;
+	return 0;
+}
+
+static void kmip_close(void *state)
+{
+	struct kmip *k = state;
+	(void)naos_kmip_client_close(k->client);
+	naos_kmip_table_clear(&k->table);
+	(void)pthread_mutex_destroy(&k->lock);
+	free(k);
+}
+
+static int kmip_open(const char *uri, const char *store_path, void **ret_state, struct naos_error *err)
+{
+	struct address address = { .copy = NULL };
+	struct kmip *k = calloc(1, sizeof(*k));
+	if (!k)
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the key manager");
+	(void)pthread_mutex_init(&k->lock, NULL);
+	int rc = parse_address(uri, &address, err);
+	k->iv_in_data = address.iv_in_data;
+	const struct naos_kmip_client_options options = {
+		.hosts = address.hosts, .certificate = address.certificate, .key = address.key, .ca = address.ca,
+				.version = address.version,
+		.timeout_s = address.timeout_s,
+	};
+	if (rc == 0)
+		rc = naos_kmip_client_open(&options, &k->client, err);
+	free(address.copy);
+	if (rc != 0)
+		kmip_close(k);
+	else
+		*ret_state = k;
+	return rc;
+}
+
+/* --- keys of the server --------------------------------------------------------------------------------------------------- */
+
+int naos_kmip_reload(struct kmip *k, struct naos_error *err)
+{
+	struct naos_kmip_table table;
+	int rc = naos_kmip_table_load(k->client, &table, err);
+	if (rc != 0)
+		return rc;
+	(void)pthread_mutex_lock(&k->lock);
+	struct naos_kmip_table old = k->table;
+	k->table = table;
+	k->loaded_s = naos_kmip_now_s();
+	(void)pthread_mutex_unlock(&k->lock);
+	naos_kmip_table_clear(&old);
+	return 0;
+}
+
+static int kmip_list(void *state, struct naos_mek **ret, size_t *ret_count, struct naos_error *err)
+{
+	struct kmip *k = state;
+	int rc = naos_kmip_reload(k, err);
+	if (rc != 0)
+		return rc;
+	(void)pthread_mutex_lock(&k->lock);
+	struct naos_mek *meks = calloc(k->table.count + 1, sizeof(*meks));
+	for (size_t i = 0; meks && i < k->table.count; i++)
+		meks[i] = k->table.rows[i].mek;
+	*ret_count = k->table.count;
+	(void)pthread_mutex_unlock(&k->lock);
+	*ret = meks;
+	return meks ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory for the list of keys");
+}
+
+/* One request of one item whose payload is an identifier. */
+static int call_one(struct kmip *k, const struct naos_kmip_request_item *item, const char *what, bool repeatable,
+		struct naos_kmip_answer *ret,
+		    struct naos_error *err)
+{
+	int rc = naos_kmip_client_call(k->client, item, 1, repeatable, ret, err);
+	return rc ? rc : naos_kmip_item_result(ret->response.batch.items, what, err);
+}
+
+/* Create: a key that is not active yet.  ret_uid has room for NAOS_KMIP_UID_BYTES. */
+static int create_key(struct kmip *k, const struct naos_mek *mek, char *ret_uid, struct naos_error *err)
+{
+	char text[NAOS_KMIP_KEY_NAME_BYTES];
+	const struct naos_kmip_name name = { naos_kmip_text(naos_kmip_key_name(mek, text)),
+			NAOS_KMIP_NAME_TYPE_UNINTERPRETED_TEXT_STRING };
+	const struct naos_kmip_attribute attributes[] = {
+		naos_kmip_attribute_enum(NAOS_KMIP_TAG_CRYPTOGRAPHIC_ALGORITHM, NAOS_KMIP_ALGORITHM_AES),
+		naos_kmip_attribute_integer(NAOS_KMIP_TAG_CRYPTOGRAPHIC_LENGTH, 256),
+		naos_kmip_attribute_integer(NAOS_KMIP_TAG_CRYPTOGRAPHIC_USAGE_MASK,
+				NAOS_KMIP_USAGE_ENCRYPT | NAOS_KMIP_USAGE_DECRYPT),
+		naos_kmip_attribute_structure(NAOS_KMIP_TAG_NAME, &name),
+	};
+	const struct naos_kmip_request_item create = {
+		.operation = NAOS_KMIP_OPERATION_CREATE,
+		.payload.create = { .object_type = NAOS_KMIP_OBJECT_TYPE_SYMMETRIC_KEY, .attributes = { attributes,
+				NAOS_ARRAY_LENGTH(attributes) } },
+	};
+	naos_autoanswer struct naos_kmip_answer answer = { .arena = NULL };
+	int rc = call_one(k, &create, "to create a key", false, &answer, err);
+	if (rc != 0)
+		return rc;
+	struct naos_kmip_text id = answer.response.batch.items->payload.create.unique_identifier;
+	if (id.bytes == 0 || id.bytes >= NAOS_KMIP_UID_BYTES || memchr(id.data, 0, id.bytes))
+		return naos_error_set(err, NAOS_E_KEYMANAGER, "the key manager names its new key in %zu bytes", id.bytes);
+	memcpy(ret_uid, id.data, id.bytes);
+	ret_uid[id.bytes] = 0;
+	return 0;
+}
+
+static int activate_key(struct kmip *k, const char *uid, struct naos_error *err)
+{
+	const struct naos_kmip_request_item item = {
+		.operation = NAOS_KMIP_OPERATION_ACTIVATE, .payload.activate.unique_identifier = naos_kmip_text(uid),
+	};
+	naos_autoanswer struct naos_kmip_answer answer = { .arena = NULL };
+	return call_one(k, &item, "to activate the key", false, &answer, err);
+}
+
+static int destroy_key(struct kmip *k, const char *uid, struct naos_error *err)
+{
+	const struct naos_kmip_request_item item = {
+		.operation = NAOS_KMIP_OPERATION_DESTROY, .payload.destroy.unique_identifier = naos_kmip_text(uid),
+	};
+	naos_autoanswer struct naos_kmip_answer answer = { .arena = NULL };
+	return call_one(k, &item, "to destroy the key", false, &answer, err);
+}
+
+/* Two who make the same version at the same time would give two keys one name in wrapped keys: each looks before it activates. */
+static int check_alone(struct kmip *k, const struct naos_mek *mek, const char *uid, struct naos_error *err)
+{
+	bool other = false;
+	int rc = naos_kmip_reload(k, err);
+	if (rc != 0)
+		return rc;
+	(void)pthread_mutex_lock(&k->lock);
+	for (size_t i = 0; i < k->table.count; i++) {
+		const struct naos_kmip_row *row = &k->table.rows[i];
+		other |= row->mek.version == mek->version && strcmp(row->mek.name, mek->name) == 0 && strcmp(row->uid, uid) != 0;
+	}
+	(void)pthread_mutex_unlock(&k->lock);
+	return other ? naos_error_set(err, NAOS_E_EXISTS,
+			"somebody else makes version %u of the key '%s' at this moment; try again", mek->version, mek->name) : 0;
+}
+
+/* Create, look, Activate.  A key that could not be activated is taken away again. */
+static int make_version(struct kmip *k, const struct naos_mek *mek, struct naos_error *err)
+{
+	char uid[NAOS_KMIP_UID_BYTES];
+	int rc = create_key(k, mek, uid, err);
+	if (rc != 0)
+		return rc;
+	rc = check_alone(k, mek, uid, err);
+	if (rc == 0)
+		rc = activate_key(k, uid, err);
+	if (rc != 0 && destroy_key(k, uid, NULL) != 0)
+		return naos_error_prefix(err, rc, "the new key %s was left behind inactive", uid);
+	return rc;
+}
+
+static int make_and_show(struct kmip *k, const struct naos_mek *mek, struct naos_mek *ret, struct naos_error *err)
+{
+	int rc = make_version(k, mek, err);
+	if (rc == 0)
+		rc = naos_kmip_reload(k, err);
+	if (rc != 0)
+		return rc;
+	(void)pthread_mutex_lock(&k->lock);
+	const struct naos_kmip_row *row = naos_kmip_table_id(&k->table, &mek->id, mek->version);
+	if (row)
+		*ret = row->mek;
+	(void)pthread_mutex_unlock(&k->lock);
+	return row ? 0 : naos_error_set(err, NAOS_E_KEYMANAGER,
+			"the key manager does not show the key '%s' that it just made", mek->name);
+}
+
+static int kmip_create(void *state, const char *name, struct naos_mek *ret, struct naos_error *err)
+{
+	struct kmip *k = state;
+	struct naos_mek mek = { .version = 1 };
+	int rc = naos_kmip_reload(k, err);
+	if (rc == 0 && naos_kmip_table_version(&k->table, name, 0))
+		rc = naos_error_set(err, NAOS_E_EXISTS, "there is a key '%s' already", name);
+	if (rc == 0)
+		rc = naos_uuid_random(&mek.id, err);
+	(void)snprintf(mek.name, sizeof(mek.name), "%s", name);
+	return rc ? rc : make_and_show(k, &mek, ret, err);
+}
+
+/* The newest or a certain version, freshly asked for. */
+static int find_version(struct kmip *k, const char *name, uint32_t version, struct naos_kmip_row *ret, struct naos_error *err)
+{
+	int rc = naos_kmip_reload(k, err);
+	if (rc != 0)
+		return rc;
+	(void)pthread_mutex_lock(&k->lock);
+	const struct naos_kmip_row *row = naos_kmip_table_version(&k->table, name, version);
+	if (row)
+		*ret = *row;
+	(void)pthread_mutex_unlock(&k->lock);
+	if (row)
+		return 0;
+	return version ? naos_error_set(err, NAOS_E_NOKEY, "the key manager shows no version %u of a key '%s'", version, name) :
+			 naos_error_set(err, NAOS_E_NOKEY, "the key manager shows no key '%s'", name);
+}
+
+static int kmip_rotate(void *state, const char *name, struct naos_mek *ret, struct naos_error *err)
+{
+	struct kmip *k = state;
+	struct naos_kmip_row row;
+	int rc = find_version(k, name, 0, &row, err);
+	if (rc != 0)
+		return rc;
+	row.mek.version++;
+	return make_and_show(k, &row.mek, ret, err);
+}
+
+static int revoke_row(struct kmip *k, const struct naos_kmip_row *row, enum naos_kmip_revocation_reason_code code,
+		struct naos_error *err)
+{
+	const struct naos_kmip_revocation_reason reason = { .code = code };
+	const struct naos_kmip_request_item item = {
+		.operation = NAOS_KMIP_OPERATION_REVOKE,
+		.payload.revoke = { .unique_identifier = naos_kmip_text(row->uid), .reason = &reason,
+				    .compromise_occurrence = { .present = code == NAOS_KMIP_REVOCATION_KEY_COMPROMISE,
+						.unix_s = row->mek.created_unix_s } },
+	};
+	naos_autoanswer struct naos_kmip_answer answer = { .arena = NULL };
+	return call_one(k, &item, "to revoke the key", false, &answer, err);
+}
+
+static int kmip_set_state(void *state, const char *name, uint32_t version, enum naos_mek_state to, struct naos_error *err)
+{
+	struct kmip *k = state;
+	struct naos_kmip_row row;
+	int rc = find_version(k, name, version, &row, err);
+	if (rc != 0)
+		return rc;
+	if (to == NAOS_MEK_REVOKED && row.mek.state != NAOS_MEK_DESTROYED)
+		return revoke_row(k, &row, NAOS_KMIP_REVOCATION_KEY_COMPROMISE, err);
+	if (to != NAOS_MEK_ACTIVE || row.mek.state != NAOS_MEK_PRE_ACTIVE)
+		return naos_error_set(err, NAOS_E_KEY_STATE,
+				"version %u of '%s' is %s: in a KMIP server that can't become %s", row.mek.version, name,
+				      naos_mek_state_name(row.mek.state), naos_mek_state_name(to));
+	return activate_key(k, row.uid, err);
+}
+
+static int kmip_destroy(void *state, const char *name, uint32_t version, struct naos_error *err)
+{
+	struct kmip *k = state;
+	struct naos_kmip_row row;
+	int rc = find_version(k, name, version, &row, err);
+	if (rc == 0 && row.mek.state == NAOS_MEK_ACTIVE)
+		rc = naos_error_set(err, NAOS_E_KEY_STATE, "version %u of '%s' is active: rotate or revoke it first",
+				row.mek.version, name);
+	if (rc != 0)
+		return rc;
+	/* superseded ones are active for a server that knows nothing of ours; it may refuse this for one that is not */
+	(void)!revoke_row(k, &row, NAOS_KMIP_REVOCATION_SUPERSEDED, NULL);
+	return destroy_key(k, row.uid, err);
+}
+
+const struct naos_provider_ops naos_kmip_provider = {
+	.scheme = "kmip",
+	.open = kmip_open,
+	.close = kmip_close,
+	.create = kmip_create,
+	.rotate = kmip_rotate,
+	.set_state = kmip_set_state,
+	.destroy = kmip_destroy,
+	.list = kmip_list,
+	.wrap = naos_kmip_wrap,
+	.unwrap = naos_kmip_unwrap,
+};
