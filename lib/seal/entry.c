@@ -194,6 +194,19 @@ int naos_file_check_fit(const struct naos_sealed_file *file, uint64_t chunk, uin
 	return 0;
 }
 
+/* What was durable must reach up to durable_size: something stands at its last chunk.  So nobody is sent through a file that
+ * only its state calls endless. */
+static int check_durable(struct naos_sealed_file *file, struct naos_group_view *view, struct naos_error *err)
+{
+	uint64_t chunks = naos_layout_chunks(file->state.durable_size);
+	struct naos_sector *sector;
+	bool hole;
+	if (chunks == 0 || naos_file_sector(file, view, chunks - 1, &sector, NULL) != 0 || !sector->absent)
+		return 0; /* what is damaged is refused when it is read */
+	int rc = naos_file_in_map(file, naos_layout_group(chunks - 1), &hole, err);
+	return rc || hole ? rc : naos_file_damage(file, chunks - 1, err, "it has no version below the durable size of the file");
+}
+
 /* Rule 7: from durable_size on, up to the first chunk that is absent, truncated or unreadable. */
 static int scan(struct naos_sealed_file *file, uint64_t *ret_size, struct naos_error *err)
 {
@@ -202,6 +215,9 @@ static int scan(struct naos_sealed_file *file, uint64_t *ret_size, struct naos_e
 	uint64_t durable = file->state.durable_size, chunk = durable / NAOS_CHUNK_BYTES, size = chunk * NAOS_CHUNK_BYTES;
 	if (!view)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory to open %s", file->store->name);
+	int checked = check_durable(file, view, err);
+	if (checked != 0)
+		return checked;
 	for (;; chunk++) {
 		struct naos_entry entry;
 		bool present;

@@ -18,12 +18,9 @@ import sys
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from sealed_layout import CHUNK, MAP_GROUPS, chunk_page, first_chunk, group_of, map_page, physical_size, sector_offset, tag_page
 from wrapped_key import WrappedKey, WrappedKeyError
 
-CHUNK = 4096
-GROUP_CHUNKS = 48
-GROUP0_CHUNKS = 18
-MAP_GROUPS = 31744
 MAX_SIZE = 1 << 60
 CLEAN, SPARSE, SHARED = 1, 2, 4
 KEY_BYTES = {1: 16, 2: 32}  # by algorithm
@@ -48,38 +45,6 @@ def zero(data):
 
 def mac(key, *parts):
     return hmac.digest(key, b"".join(parts), "sha256")
-
-
-# Layout (section 2)
-
-def group_of(chunk):
-    return 0 if chunk < GROUP0_CHUNKS else 1 + (chunk - GROUP0_CHUNKS) // GROUP_CHUNKS
-
-
-def first_chunk(group):
-    return 0 if group == 0 else GROUP0_CHUNKS + (group - 1) * GROUP_CHUNKS
-
-
-def map_page(number):
-    return 19 + number * (MAP_GROUPS * 49 + 1)
-
-
-def tag_page(group):
-    return 0 if group == 0 else map_page((group - 1) // MAP_GROUPS) + 1 + (group - 1) % MAP_GROUPS * 49
-
-
-def chunk_page(chunk):
-    group = group_of(chunk)
-    return tag_page(group) + 1 + chunk - first_chunk(group)
-
-
-def sector_offset(group, place):
-    return (2560 if group == 0 else 4096 * tag_page(group)) + 512 * place
-
-
-def physical_size(size):
-    last = (size - 1) // CHUNK
-    return 4096 * chunk_page(last) + size - last * CHUNK if size else 4096
 
 
 # Keys (section 3)
@@ -333,6 +298,8 @@ class SealedFile:
 
     def _scan_size(self):
         durable = self.state.durable_size
+        if durable:
+            self._check_durable((durable - 1) // CHUNK)
         chunk = durable // CHUNK
         size = chunk * CHUNK
         while content := self._scan_content(chunk):
@@ -341,6 +308,14 @@ class SealedFile:
         if size < durable:
             raise damage("the file is shorter than its durable size", durable // CHUNK)
         return size
+
+    def _check_durable(self, last):
+        try:
+            versions = self._versions(last)
+        except SealedFileError:
+            return  # refused when it is read
+        if versions is None and not self.is_hole_group(group_of(last)):
+            raise damage("it is missing below the durable size", last)
 
     def _scan_content(self, chunk):
         try:

@@ -336,8 +336,10 @@ class Cases:
         yield "a sealed version gone", base, lambda e: e.flip(4096 * sf.chunk_page(0)), "read", "INTEGRITY", "chunk 0"
         yield "the last durable chunk gone", base, lambda e: e.flip(4096 * sf.chunk_page(5)), "open", "INTEGRITY", "chunk 5"
         yield "cut below durable_size", base, lambda e: e.image.__delitem__(slice(-100, None)), "open", "INTEGRITY", "chunk 5"
-        yield "shorter than durable_size", base, lambda e: e.put_states(size=20802, durable_size=20802), "open", "INTEGRITY", \
-            "chunk 5 (from byte 20480): the file is shorter than its last flush made it"
+        yield "a durable_size that nothing reaches", base, lambda e: e.put_states(size=1 << 60, durable_size=1 << 60), \
+            "open", "INTEGRITY", "it has no version below the durable size"
+        yield "shorter than durable_size", base, lambda e: (e.put_states(size=20802, durable_size=20802), e.image.append(0)), \
+            "open", "INTEGRITY", "chunk 5 (from byte 20480): the file is shorter than its last flush made it"
         yield "a sector below durable_size", base, lambda e: e.flip(2560), "open", "INTEGRITY", "tag sector 0"
         yield "a sector above durable_size", crashed, lambda e: e.flip(3072 + 100), "verify", "INTEGRITY", "tag sector 1"
         yield "a chunk above durable_size", crashed, lambda e: e.flip(4096 * sf.chunk_page(6)), "ok"

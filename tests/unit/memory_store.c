@@ -27,6 +27,8 @@ static int memory_read(struct naos_store *store, void *buffer, size_t bytes, uin
 static int memory_resize(struct naos_store *store, uint64_t bytes, struct naos_error *err)
 {
 	struct memory_file *file = file_of(store);
+	if (file->limit && bytes > file->limit)
+		return naos_error_set(err, NAOS_E_NOSPACE, "memory: no space for %llu bytes", (unsigned long long)bytes);
 	if (bytes > file->room) {
 		size_t room = (size_t)bytes + ((size_t)bytes >> 1);
 		file->data = realloc(file->data, room);
@@ -45,8 +47,9 @@ static int memory_write(struct naos_store *store, const void *buffer, size_t byt
 	file->writes++;
 	if (file->fail_write_after && --file->fail_write_after == 0)
 		return naos_error_set(err, NAOS_E_NOSPACE, "memory: no space (planted)");
-	if (offset + bytes > file->bytes)
-		(void)memory_resize(store, offset + bytes, err);
+	int rc = offset + bytes > file->bytes ? memory_resize(store, offset + bytes, err) : 0;
+	if (rc != 0)
+		return rc;
 	memcpy(file->data + offset, buffer, bytes);
 	return 0;
 }

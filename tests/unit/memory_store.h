@@ -14,6 +14,7 @@ struct memory_file {
 	unsigned writes, flushes; /* counted for tests that compare costs */
 	int fail_write_after;     /* > 0: the n-th write from now fails with NAOS_E_NOSPACE; 0: never */
 	bool fail_flush;
+	size_t limit; /* > 0: the file does not grow beyond it (NAOS_E_NOSPACE) */
 };
 
 struct naos_store *memory_store(struct memory_file *file);

@@ -1,4 +1,4 @@
-/* A sealed file against a plain buffer: random operations, two ways of closing, and what each byte of it is worth.
+/* A sealed file against a plain buffer: random operations, two ways of closing, changes of its wrapped key.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
@@ -172,59 +172,6 @@ static void make_small(struct memory_file *memory, struct test_key *key)
 	assert_ok(naos_sealed_file_close(file, true, &err), &err);
 }
 
-static bool reads_as(struct memory_file *memory, struct test_key *key, const uint8_t *expected, size_t bytes)
-{
-	static uint8_t buffer[20000];
-	struct naos_sealed_file *file;
-	size_t got;
-	int rc = test_open(memory, key, NAOS_SEALED_READ, &file, &err);
-	if (rc != 0) {
-		assert_int_equal(naos_error_exit_status(rc), 4);
-		return false;
-	}
-	rc = naos_sealed_file_read(file, buffer, sizeof(buffer), 0, &got, &err);
-	if (rc == 0) {
-		assert_int_equal(got, bytes); /* never wrong data */
-		assert_memory_equal(buffer, expected, bytes);
-		rc = naos_sealed_file_verify(file, &err);
-	}
-	if (rc != 0)
-		assert_int_equal(naos_error_exit_status(rc), 4);
-	assert_int_equal(naos_sealed_file_close(file, true, NULL), 0);
-	return rc == 0;
-}
-
-static void every_flipped_bit_is_refused(void **state)
-{
-	struct memory_file memory = { 0 };
-	struct test_key key;
-	uint8_t expected[9000];
-	struct naos_sealed_file *file;
-	size_t got;
-	test_key_make(&key, 9, 1);
-	make_small(&memory, &key);
-	assert_ok(test_open(&memory, &key, NAOS_SEALED_READ, &file, &err), &err);
-	assert_ok(naos_sealed_file_read(file, expected, sizeof(expected), 0, &got, &err), &err);
-	assert_ok(naos_sealed_file_close(file, true, &err), &err);
-	assert_true(reads_as(&memory, &key, expected, got));
-	for (size_t i = 0; i < memory.bytes; i++) {
-		unsigned bit = (unsigned)(next_random() % 8); /* all eight in the slow suite */
-		memory.data[i] ^= (uint8_t)(1u << bit);
-		if (reads_as(&memory, &key, expected, got))
-			fail_msg("bit %u of byte %zu can be flipped", bit, i);
-		memory.data[i] ^= (uint8_t)(1u << bit);
-	}
-	for (size_t i = 0; i < memory.attribute_bytes; i++) {
-		memory.attribute[i] ^= 1;
-		if (reads_as(&memory, &key, expected, got))
-			fail_msg("byte %zu of the attribute can be changed", i);
-		memory.attribute[i] ^= 1;
-	}
-	assert_true(reads_as(&memory, &key, expected, got));
-	memory_file_free(&memory);
-	naos_secret_free(key.fek);
-}
-
 static void a_rewrapped_key_replaces_the_old_one(void **state)
 {
 	struct memory_file memory = { 0 };
@@ -315,7 +262,6 @@ int main(void)
 		cmocka_unit_test(the_layout_is_as_written_down),
 		cmocka_unit_test(behaves_as_a_plain_file),
 		cmocka_unit_test(huge_sparse_files_are_cheap),
-		cmocka_unit_test(every_flipped_bit_is_refused),
 		cmocka_unit_test(a_rewrapped_key_replaces_the_old_one),
 		cmocka_unit_test(failures_below_are_reported_and_nothing_is_acknowledged_on_top),
 	};
