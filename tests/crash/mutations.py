@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-CHECKS = [["crash", "--only", part, "--limit", "8", "--rounds", "60"] for part in ("scripts", "writers", "attacks", "sessions")]
+CHECKS = [["crash", "--only", part, "--limit", "8", "--rounds", "15"] for part in ("scripts", "writers", "attacks", "sessions")]
 INCLUDES = ["-I" + str(SOURCE / name) for name in ("include", "lib", "tests/crash")]
 COMMON = ["disk.c", "fail.c", "oracle.c", "ops.c", "check.c", "attack.c", "../unit/memory_store.c"]
 
