@@ -64,8 +64,8 @@ void naos_log(enum naos_log_level level, const char *format, ...)
 	(void)vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	for (char *at = text; *at; at++)
-		if (*at == '\n' || *at == '\r')
-			*at = ' ';
+		if ((unsigned char)*at < 0x20 || *at == 0x7f) /* a name in the text must not drive a terminal */
+			*at = *at == '\n' ? ' ' : '?';
 	if (as_json) {
 		write_json(level, text, NULL);
 		return;

@@ -16,7 +16,7 @@ enum naos_log_level naos_log_level(void);
 /* From now on each line is a JSON object {"level", "message"} instead (not in the journal's form): what --json asks for. */
 void naos_log_json(bool json);
 
-/* One line; a newline in the text becomes a space. */
+/* One line; a newline in the text becomes a space, another control byte a question mark. */
 void naos_log(enum naos_log_level level, const char *format, ...) naos_printf(2, 3);
 
 /* "program: message" and, on a line of its own, the remedy of the code's table row.  As JSON one object, which has the

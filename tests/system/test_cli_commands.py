@@ -147,14 +147,22 @@ def test_a_message_with_a_name_that_is_not_utf8_is_still_json(naos):
     assert "\\xff\\xfe" in json.loads(done.stderr.decode("utf-8"))["message"]
 
 
-def test_a_reader_that_goes_away_is_no_error_and_a_full_disk_is(naos):
+def test_a_message_does_not_drive_the_terminal(naos):
+    for words in (["a\033[31mb"], ["help", "-\033"], ["help", "--\033]0;x\007"], ["config", "check", "a\nb\033c"]):
+        message = naos(*words).stderr
+        assert message.endswith("\n") and not set(message) & {"\033", "\007"}, repr(message)
+
+
+@pytest.mark.parametrize("sets", [0, 3000])  # output that fits stdio's buffer, and that does not
+def test_a_reader_that_goes_away_is_no_error_and_a_full_disk_is(naos, sets):
+    naos.config.write_text("".join(f"[fileset f{i}]\nmek = m\n" for i in range(sets)))
     read, write = os.pipe()
     os.close(read)
-    done = naos("help", stdout=write)
+    done = naos("config", "show", stdout=write)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, "")
     with open("/dev/full", "w") as full:
-        assert "cannot write to standard output" in naos.fails(1, "help", stdout=full)
+        assert "cannot write to standard output" in naos.fails(1, "config", "show", stdout=full)
 
 
 def run_probed(naos, code, shell):
