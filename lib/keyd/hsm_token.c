@@ -13,22 +13,22 @@
 
 struct naos_hsm_token {
 	struct naos_token *token;
-	struct naos_store *store;
+	struct naos_key_store *store;
 	pthread_rwlock_t lock; /* over rows */
-	struct naos_store_row *rows; /* sorted by name; a resident key's name is its id as text */
+	struct naos_key_store_row *rows; /* sorted by name; a resident key's name is its id as text */
 	size_t row_count;
 	struct naos_mek storage; /* the version that wraps */
 };
 
 static int refresh(struct naos_hsm_token *t, struct naos_error *err)
 {
-	struct naos_store_row *rows = NULL;
+	struct naos_key_store_row *rows = NULL;
 	size_t count = 0;
-	int rc = naos_store_list(t->store, &rows, &count, err);
+	int rc = naos_key_store_list(t->store, &rows, &count, err);
 	if (rc != 0)
 		return rc;
 	(void)pthread_rwlock_wrlock(&t->lock);
-	struct naos_store_row *former = t->rows;
+	struct naos_key_store_row *former = t->rows;
 	t->rows = rows;
 	t->row_count = count;
 	(void)pthread_rwlock_unlock(&t->lock);
@@ -37,7 +37,7 @@ static int refresh(struct naos_hsm_token *t, struct naos_error *err)
 }
 
 /* The row of a version, 0 for the newest settled one. */
-static bool find_row(struct naos_hsm_token *t, const char *name, uint32_t version, struct naos_store_row *ret)
+static bool find_row(struct naos_hsm_token *t, const char *name, uint32_t version, struct naos_key_store_row *ret)
 {
 	bool found = false;
 	(void)pthread_rwlock_rdlock(&t->lock);
@@ -50,7 +50,7 @@ static bool find_row(struct naos_hsm_token *t, const char *name, uint32_t versio
 			high = middle;
 	}
 	for (; low < t->row_count && strcmp(t->rows[low].mek.name, name) == 0; low++)
-		if (t->rows[low].phase == NAOS_STORE_SETTLED && (version == 0 || t->rows[low].mek.version == version)) {
+		if (t->rows[low].phase == NAOS_KEY_STORE_SETTLED && (version == 0 || t->rows[low].mek.version == version)) {
 			*ret = t->rows[low];
 			found = true;
 		}
@@ -62,9 +62,10 @@ static int search_token(struct naos_hsm_token *t, struct naos_error *err)
 {
 	naos_autoclose int lock = -1;
 	uint64_t epoch;
-	int rc = naos_store_lock(t->store, false, true, &lock, err);
+	int rc = naos_key_store_lock(t->store, false, true, &lock, err);
 	if (rc == 0 && t->token->module->softhsm && !naos_softhsm_is_present(t->token->serial))
-		rc = naos_error_set(err, NAOS_E_KEYMANAGER, "the directory of token '%s' is away or can't be read", t->token->label);
+		rc = naos_error_set(err, NAOS_E_KEYMANAGER, "the directory of token '%s' is away or can't be read",
+				t->token->label);
 	if (rc == 0)
 		rc = naos_token_enter(t->token, &epoch, err);
 	if (rc != 0)
@@ -75,7 +76,7 @@ static int search_token(struct naos_hsm_token *t, struct naos_error *err)
 }
 
 /* Entered on return if 0. */
-static int enter_with_key(struct naos_hsm_token *t, const struct naos_store_row *row, CK_OBJECT_HANDLE *ret, uint64_t *epoch,
+static int enter_with_key(struct naos_hsm_token *t, const struct naos_key_store_row *row, CK_OBJECT_HANDLE *ret, uint64_t *epoch,
 			  struct naos_error *err)
 {
 	for (int attempt = 0;; attempt++) {
@@ -90,7 +91,8 @@ static int enter_with_key(struct naos_hsm_token *t, const struct naos_store_row 
 		}
 		naos_token_leave(t->token);
 		if (attempt > 0)
-			return rc ? rc : naos_error_set(err, NAOS_E_NOKEY, "token '%s' has no object for key %s: was the token replaced, or "
+			return rc ? rc : naos_error_set(err, NAOS_E_NOKEY,
+					"token '%s' has no object for key %s: was the token replaced, or "
 							"restored from an older backup?", t->token->label, row->mek.name);
 		if (rc == 0 || rc == NAOS_E_KEYMANAGER) /* no such object, or no longer: it was re-opened meanwhile */
 			rc = search_token(t, err);
@@ -103,25 +105,28 @@ static int enter_with_key(struct naos_hsm_token *t, const struct naos_store_row 
 static bool may_be_bad_data(CK_RV rv)
 {
 	return rv == CKR_GENERAL_ERROR || rv == CKR_FUNCTION_FAILED || rv == CKR_ENCRYPTED_DATA_INVALID ||
-	       rv == CKR_ENCRYPTED_DATA_LEN_RANGE || rv == CKR_SIGNATURE_INVALID || rv == 0x42 /* PKCS#11 3.0: AEAD decrypt failed */;
+	       rv == CKR_ENCRYPTED_DATA_LEN_RANGE || rv == CKR_SIGNATURE_INVALID ||
+			rv == 0x42 /* PKCS#11 3.0: AEAD decrypt failed */;
 }
 
-static int token_answer(struct naos_hsm_token *t, const struct naos_store_row *row, CK_OBJECT_HANDLE key,
+static int token_answer(struct naos_hsm_token *t, const struct naos_key_store_row *row, CK_OBJECT_HANDLE key,
 			const struct naos_hsm_crypt *item, CK_RV rv, struct naos_error *err)
 {
 	char text[NAOS_RV_TEXT_BYTES];
 	if (!item->encrypt && may_be_bad_data(rv) && naos_proof_check(t->token, key, &row->proof, NULL) == 0)
 		return naos_error_set(err, NAOS_E_INTEGRITY, "the data do not belong to this key, or were changed");
 	if (rv == CKR_DATA_LEN_RANGE || rv == CKR_MECHANISM_PARAM_INVALID || rv == CKR_MECHANISM_INVALID)
-		return naos_error_set(err, NAOS_E_UNSUPPORTED, "token '%s' does not do this: %s", t->token->label, naos_rv_text(rv, text));
-	return naos_error_set(err, NAOS_E_KEYMANAGER, "token '%s' cannot %s: %s", t->token->label, item->encrypt ? "encrypt" : "decrypt",
+		return naos_error_set(err, NAOS_E_UNSUPPORTED, "token '%s' does not do this: %s", t->token->label,
+				naos_rv_text(rv, text));
+	return naos_error_set(err, NAOS_E_KEYMANAGER, "token '%s' cannot %s: %s", t->token->label, item->encrypt ?
+			"encrypt" : "decrypt",
 			      naos_rv_text(rv, text));
 }
 
 static int crypt_in_token(struct naos_hsm_token *t, const char *name, uint32_t version, struct naos_hsm_crypt *item,
 			  struct naos_error *err)
 {
-	struct naos_store_row row;
+	struct naos_key_store_row row;
 	if (!find_row(t, name, version, &row))
 		return naos_error_set(err, NAOS_E_NOKEY, "the HSM worker has no key %s", name);
 	const struct naos_hsm_crypt original = *item;
@@ -155,7 +160,8 @@ static int open_kept(struct naos_hsm_token *t, const struct naos_hsm_key *key, s
 	if (rc != 0)
 		return rc;
 	struct naos_hsm_crypt item = { .mode = NAOS_HSM_GCM, .iv_bytes = kept.iv_bytes, .associated = associated,
-				       .associated_bytes = sizeof(associated), .in = kept.ciphertext, .in_bytes = kept.ciphertext_bytes,
+				       .associated_bytes = sizeof(associated), .in = kept.ciphertext,
+						.in_bytes = kept.ciphertext_bytes,
 				       .out = naos_secret_data(value), .tag_bytes = TAG_BYTES };
 	memcpy(item.iv, kept.iv, sizeof(kept.iv));
 	memcpy(item.tag, kept.tag, sizeof(item.tag));
@@ -172,7 +178,8 @@ static int keep(struct naos_hsm_token *t, struct naos_hsm_crypt *job, const uint
 	uint8_t associated[NAOS_KEPT_ASSOCIATED_BYTES];
 	naos_kept_associated(&job->key.id, associated);
 	if (bytes == 0 || bytes > NAOS_HSM_MAX_VALUE_BYTES)
-		return naos_error_set(err, NAOS_E_LIMIT, "a value of %zu bytes can't be kept: 1 to %zu can", bytes, NAOS_HSM_MAX_VALUE_BYTES);
+		return naos_error_set(err, NAOS_E_LIMIT, "a value of %zu bytes can't be kept: 1 to %zu can", bytes,
+				NAOS_HSM_MAX_VALUE_BYTES);
 	/* the token may write more than the ciphertext behind it, so the header goes in front afterwards */
 	naos_autofree uint8_t *sealed = malloc(bytes + NAOS_HSM_GROWTH_BYTES);
 	if (!sealed)
@@ -208,7 +215,7 @@ static int create_kept(struct naos_hsm_token *t, struct naos_hsm_crypt *item, si
 static int create_resident(struct naos_hsm_token *t, const struct naos_uuid *id, struct naos_error *err)
 {
 	char name[NAOS_UUID_TEXT_BYTES];
-	struct naos_store_row row;
+	struct naos_key_store_row row;
 	struct naos_mek mek;
 	if (find_row(t, naos_uuid_format(id, name), 0, &row))
 		return 0;
@@ -223,7 +230,7 @@ static int create_resident(struct naos_hsm_token *t, const struct naos_uuid *id,
 static int destroy_resident(struct naos_hsm_token *t, const struct naos_uuid *id, struct naos_error *err)
 {
 	char name[NAOS_UUID_TEXT_BYTES];
-	struct naos_store_row row;
+	struct naos_key_store_row row;
 	struct naos_mek mek;
 	naos_uuid_format(id, name);
 	int rc = refresh(t, err);
@@ -233,7 +240,7 @@ static int destroy_resident(struct naos_hsm_token *t, const struct naos_uuid *id
 	if (settled && row.mek.state == NAOS_MEK_DESTROYED)
 		return 0;
 	if (settled && row.mek.state == NAOS_MEK_ACTIVE)
-		rc = naos_store_set_state(t->store, name, 0, NAOS_MEK_REVOKED, &mek, err);
+		rc = naos_key_store_set_state(t->store, name, 0, NAOS_MEK_REVOKED, &mek, err);
 	if (rc == 0)
 		rc = naos_provision_destroy(t->store, t->token, name, 0, err);
 	if (rc == NAOS_E_NOKEY)
@@ -322,7 +329,7 @@ void naos_hsm_token_run(struct naos_hsm_token *t, const struct naos_hsm_job *job
 /* The storage key: made once, or found. */
 static int prepare_storage(struct naos_hsm_token *t, struct naos_error *err)
 {
-	struct naos_store_row row;
+	struct naos_key_store_row row;
 	int rc = refresh(t, err);
 	if (rc == 0 && !find_row(t, STORAGE_KEY, 0, &row)) {
 		rc = naos_provision_create(t->store, t->token, STORAGE_KEY, false, &row.mek, err);
@@ -344,7 +351,7 @@ int naos_hsm_token_open(const char *uri, const char *store_path, struct naos_hsm
 	(void)pthread_rwlock_init(&t->lock, NULL);
 	int rc = naos_token_open(uri, &t->token, err);
 	if (rc == 0)
-		rc = naos_store_open(store_path, &t->store, err);
+		rc = naos_key_store_open(store_path, &t->store, err);
 	if (rc == 0)
 		rc = naos_provision_sweep(t->store, t->token, err);
 	if (rc == 0)
@@ -362,7 +369,7 @@ struct naos_hsm_token *naos_hsm_token_close(struct naos_hsm_token *t)
 {
 	if (!t)
 		return NULL;
-	(void)naos_store_close(t->store);
+	(void)naos_key_store_close(t->store);
 	(void)naos_token_close(t->token);
 	(void)pthread_rwlock_destroy(&t->lock);
 	free(t->rows);

@@ -8,13 +8,13 @@
 #define LAST_STEP 65536
 
 struct entry {
-	struct naos_store_row row;
+	struct naos_key_store_row row;
 	uint64_t ahead; /* uses counted in the store and not yet made */
 	uint64_t step;
 };
 
 struct naos_key_cache {
-	struct naos_store *store;
+	struct naos_key_store *store;
 	struct naos_token *token;
 	pthread_mutex_t lock;
 	struct entry *entries; /* by name and version */
@@ -77,11 +77,11 @@ static void forget(struct naos_key_cache *cache, const struct naos_mek *mek)
 
 static int reload(struct naos_key_cache *cache, struct naos_error *err)
 {
-	naos_autofree struct naos_store_row *rows = NULL;
+	naos_autofree struct naos_key_store_row *rows = NULL;
 	naos_autofree struct entry *entries = NULL;
 	naos_autofree struct entry **by_id = NULL;
 	size_t count, kept = 0;
-	int rc = naos_store_list(cache->store, &rows, &count, err);
+	int rc = naos_key_store_list(cache->store, &rows, &count, err);
 	if (rc != 0)
 		return rc;
 	entries = calloc(count + 1, sizeof(*entries));
@@ -89,7 +89,7 @@ static int reload(struct naos_key_cache *cache, struct naos_error *err)
 	if (!entries || !by_id)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the metadata of keys");
 	for (size_t i = 0; i < count; i++) {
-		if (rows[i].phase == NAOS_STORE_CREATING)
+		if (rows[i].phase == NAOS_KEY_STORE_CREATING)
 			continue;
 		const struct entry *old = entry_by_id(cache, &rows[i].mek.id, rows[i].mek.version);
 		entries[kept] = old ? *old : (struct entry){ .step = FIRST_STEP };
@@ -115,13 +115,14 @@ static int bring_up_to_date(struct naos_key_cache *cache, bool force, struct nao
 {
 	int64_t now = naos_now_ns();
 	if (force || now - cache->checked_ns >= CHECK_NS) {
-		cache->stale |= naos_store_changed(cache->store);
+		cache->stale |= naos_key_store_changed(cache->store);
 		cache->checked_ns = now;
 	}
 	return cache->stale ? reload(cache, err) : 0;
 }
 
-int naos_key_cache_create(struct naos_store *store, struct naos_token *token, struct naos_key_cache **ret, struct naos_error *err)
+int naos_key_cache_create(struct naos_key_store *store, struct naos_token *token, struct naos_key_cache **ret,
+		struct naos_error *err)
 {
 	struct naos_key_cache *cache = calloc(1, sizeof(*cache));
 	if (!cache)
@@ -142,7 +143,7 @@ struct naos_key_cache *naos_key_cache_free(struct naos_key_cache *cache)
 		return NULL;
 	for (size_t i = 0; i < cache->count; i++) {
 		const struct entry *entry = &cache->entries[i];
-		int rc = entry->ahead ? naos_store_return_uses(cache->store, &entry->row.mek, entry->ahead, NULL) : 0;
+		int rc = entry->ahead ? naos_key_store_return_uses(cache->store, &entry->row.mek, entry->ahead, NULL) : 0;
 		(void)rc; /* then too many are counted, never too few */
 	}
 	free(cache->entries);
@@ -165,7 +166,8 @@ static int no_active(struct naos_key_cache *cache, const char *name, struct naos
 	if (end == 0 || strcmp(cache->entries[end - 1].row.mek.name, name) != 0)
 		return naos_error_set(err, NAOS_E_NOKEY, "there is no key named '%s'", name);
 	const struct naos_mek *newest = &cache->entries[end - 1].row.mek;
-	return naos_error_set(err, NAOS_E_KEY_STATE, "the key '%s' has no active version (the newest, %u, is %s): rotate or activate it", name,
+	return naos_error_set(err, NAOS_E_KEY_STATE,
+			"the key '%s' has no active version (the newest, %u, is %s): rotate or activate it", name,
 			      newest->version, naos_mek_state_name(newest->state));
 }
 
@@ -181,7 +183,7 @@ static struct entry *newest_active(struct naos_key_cache *cache, const char *nam
 static int count_use(struct naos_key_cache *cache, struct entry *entry, struct naos_error *err)
 {
 	if (entry->ahead == 0) {
-		int rc = naos_store_reserve_uses(cache->store, &entry->row.mek, entry->step, &entry->ahead, err);
+		int rc = naos_key_store_reserve_uses(cache->store, &entry->row.mek, entry->step, &entry->ahead, err);
 		if (rc != 0)
 			return rc;
 		entry->row.mek.uses += entry->ahead;
@@ -191,7 +193,7 @@ static int count_use(struct naos_key_cache *cache, struct entry *entry, struct n
 	return 0;
 }
 
-int naos_key_cache_use(struct naos_key_cache *cache, const char *name, struct naos_store_row *ret, struct naos_error *err)
+int naos_key_cache_use(struct naos_key_cache *cache, const char *name, struct naos_key_store_row *ret, struct naos_error *err)
 {
 	int rc = 0;
 	(void)pthread_mutex_lock(&cache->lock);
@@ -210,7 +212,8 @@ int naos_key_cache_use(struct naos_key_cache *cache, const char *name, struct na
 	return rc;
 }
 
-int naos_key_cache_find(struct naos_key_cache *cache, const struct naos_uuid *mek_id, uint32_t version, struct naos_store_row *ret,
+int naos_key_cache_find(struct naos_key_cache *cache, const struct naos_uuid *mek_id, uint32_t version,
+		struct naos_key_store_row *ret,
 			struct naos_error *err)
 {
 	char id[NAOS_UUID_TEXT_BYTES];
@@ -222,8 +225,9 @@ int naos_key_cache_find(struct naos_key_cache *cache, const struct naos_uuid *me
 		entry = rc ? NULL : entry_by_id(cache, mek_id, version);
 	}
 	if (rc == 0 && !entry)
-		rc = naos_error_set(err, NAOS_E_NOKEY, "key %s version %u is not in the key store %s", naos_uuid_format(mek_id, id), version,
-				    naos_store_path(cache->store));
+		rc = naos_error_set(err, NAOS_E_NOKEY, "key %s version %u is not in the key store %s",
+				naos_uuid_format(mek_id, id), version,
+				    naos_key_store_path(cache->store));
 	else if (rc == 0 && entry->row.mek.state != NAOS_MEK_ACTIVE && entry->row.mek.state != NAOS_MEK_DEACTIVATED)
 		rc = naos_error_set(err, NAOS_E_KEY_STATE, "version %u of the key '%s' is %s", version, entry->row.mek.name,
 				    naos_mek_state_name(entry->row.mek.state));

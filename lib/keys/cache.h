@@ -10,16 +10,17 @@
 struct naos_key_cache;
 
 /* store and token are borrowed. */
-int naos_key_cache_create(struct naos_store *store, struct naos_token *token, struct naos_key_cache **ret,
+int naos_key_cache_create(struct naos_key_store *store, struct naos_token *token, struct naos_key_cache **ret,
 			  struct naos_error *err) naos_must_check;
 /* Gives back the uses that were counted ahead. */
 struct naos_key_cache *naos_key_cache_free(struct naos_key_cache *cache);
 
 /* The version that wraps under this name, with one use counted.  NAOS_E_NOKEY, NAOS_E_KEY_STATE, NAOS_E_KEY_USES. */
-int naos_key_cache_use(struct naos_key_cache *cache, const char *name, struct naos_store_row *ret,
+int naos_key_cache_use(struct naos_key_cache *cache, const char *name, struct naos_key_store_row *ret,
 		       struct naos_error *err) naos_must_check;
 /* The version that unwraps.  NAOS_E_NOKEY, NAOS_E_KEY_STATE. */
-int naos_key_cache_find(struct naos_key_cache *cache, const struct naos_uuid *mek_id, uint32_t version, struct naos_store_row *ret,
+int naos_key_cache_find(struct naos_key_cache *cache, const struct naos_uuid *mek_id, uint32_t version,
+		struct naos_key_store_row *ret,
 			struct naos_error *err) naos_must_check;
 /* After a change through this process's store. */
 void naos_key_cache_refresh(struct naos_key_cache *cache);

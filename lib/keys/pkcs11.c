@@ -12,7 +12,7 @@
 #define DIGEST_BYTES 32
 
 struct pkcs11 {
-	struct naos_store *store;
+	struct naos_key_store *store;
 	struct naos_token *token;
 	struct naos_key_cache *cache;
 	EVP_MD *sha256;
@@ -25,7 +25,7 @@ static void pkcs11_close(void *state)
 	bool forked = p->token && p->token->pid != getpid();
 	if (!forked) { /* a database must not be touched in a child either */
 		(void)naos_key_cache_free(p->cache);
-		(void)naos_store_close(p->store);
+		(void)naos_key_store_close(p->store);
 	}
 	(void)naos_token_close(p->token);
 	EVP_MD_free(p->sha256);
@@ -43,12 +43,13 @@ static int search_token(struct pkcs11 *p, struct naos_error *err)
 {
 	naos_autoclose int lock = -1;
 	uint64_t epoch;
-	int rc = naos_store_lock(p->store, false, true, &lock, err);
+	int rc = naos_key_store_lock(p->store, false, true, &lock, err);
 	if (rc != 0)
 		return rc;
 	if (is_away(p)) {
 		atomic_store(&p->was_away, true);
-		return naos_error_set(err, NAOS_E_KEYMANAGER, "the directory of token '%s' is away or can't be read", p->token->label);
+		return naos_error_set(err, NAOS_E_KEYMANAGER, "the directory of token '%s' is away or can't be read",
+				p->token->label);
 	}
 	/* SoftHSM has dropped what it did not find, and looks for it again only when it starts */
 	if (atomic_exchange(&p->was_away, false))
@@ -68,9 +69,10 @@ static int pkcs11_open(const char *uri, const char *store_path, void **ret_state
 	if (!p)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the key manager");
 	p->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
-	int rc = p->sha256 ? naos_token_open(uri, &p->token, err) : naos_error_set(err, NAOS_E_SYSTEM, "OpenSSL offers no SHA-256");
+	int rc = p->sha256 ? naos_token_open(uri, &p->token, err) : naos_error_set(err, NAOS_E_SYSTEM,
+			"OpenSSL offers no SHA-256");
 	if (rc == 0)
-		rc = naos_store_open(store_path, &p->store, err);
+		rc = naos_key_store_open(store_path, &p->store, err);
 	if (rc == 0)
 		rc = naos_provision_sweep(p->store, p->token, err);
 	if (rc == 0)
@@ -120,7 +122,7 @@ static int pkcs11_set_state(void *state, const char *name, uint32_t version, enu
 	int rc = check_fork(p, err);
 	if (rc != 0)
 		return rc;
-	rc = naos_store_set_state(p->store, name, version, to, &mek, err);
+	rc = naos_key_store_set_state(p->store, name, version, to, &mek, err);
 	naos_key_cache_refresh(p->cache);
 	return rc;
 }
@@ -139,18 +141,18 @@ static int pkcs11_destroy(void *state, const char *name, uint32_t version, struc
 static int pkcs11_list(void *state, struct naos_mek **ret, size_t *ret_count, struct naos_error *err)
 {
 	struct pkcs11 *p = state;
-	naos_autofree struct naos_store_row *rows = NULL;
+	naos_autofree struct naos_key_store_row *rows = NULL;
 	size_t count, kept = 0;
 	int rc = check_fork(p, err);
 	if (rc == 0)
-		rc = naos_store_list(p->store, &rows, &count, err);
+		rc = naos_key_store_list(p->store, &rows, &count, err);
 	if (rc != 0)
 		return rc;
 	struct naos_mek *meks = calloc(count + 1, sizeof(*meks));
 	if (!meks)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the list of keys");
 	for (size_t i = 0; i < count; i++)
-		if (rows[i].phase != NAOS_STORE_CREATING)
+		if (rows[i].phase != NAOS_KEY_STORE_CREATING)
 			meks[kept++] = rows[i].mek;
 	*ret_count = kept;
 	*ret = meks;
@@ -158,7 +160,8 @@ static int pkcs11_list(void *state, struct naos_mek **ret, size_t *ret_count, st
 }
 
 /* The handle of a key that a row names; searches again if the token seems not to have it. Entered, and entered on return if 0. */
-static int handle_of(struct pkcs11 *p, const struct naos_store_row *row, CK_OBJECT_HANDLE *ret, uint64_t *epoch, struct naos_error *err)
+static int handle_of(struct pkcs11 *p, const struct naos_key_store_row *row, CK_OBJECT_HANDLE *ret, uint64_t *epoch,
+		struct naos_error *err)
 {
 	const struct naos_mek *mek = &row->mek;
 	int rc = naos_token_enter(p->token, epoch, err);
@@ -186,7 +189,7 @@ static int handle_of(struct pkcs11 *p, const struct naos_store_row *row, CK_OBJE
 
 /* What is done with a key while the token is entered. */
 struct job {
-	const struct naos_store_row *row;
+	const struct naos_key_store_row *row;
 	struct naos_wrap_item *item;
 	uint8_t *plaintext; /* NAOS_TOKEN_PLAINTEXT_BYTES of a secret */
 	size_t bytes;
@@ -233,9 +236,10 @@ static int digest(const struct pkcs11 *p, const uint8_t *associated, uint8_t ret
 	return 0;
 }
 
-static int wrap_item(struct pkcs11 *p, const char *name, struct naos_wrap_item *item, struct naos_secret *scratch, struct naos_error *err)
+static int wrap_item(struct pkcs11 *p, const char *name, struct naos_wrap_item *item, struct naos_secret *scratch,
+		struct naos_error *err)
 {
-	struct naos_store_row row;
+	struct naos_key_store_row row;
 	uint8_t associated[NAOS_BLOB_ASSOCIATED_BYTES], *plaintext = naos_secret_data(scratch);
 	size_t key_bytes = naos_secret_bytes(item->key);
 	if (key_bytes != 16 && key_bytes != 32)
@@ -243,19 +247,21 @@ static int wrap_item(struct pkcs11 *p, const char *name, struct naos_wrap_item *
 	int rc = naos_key_cache_use(p->cache, name, &row, err);
 	if (rc != 0)
 		return rc;
-	item->blob = (struct naos_blob){ .mek_id = row.mek.id, .mek_version = row.mek.version, .algorithm = NAOS_WRAP_AES_256_GCM };
+	item->blob = (struct naos_blob){ .mek_id = row.mek.id, .mek_version = row.mek.version,
+			.algorithm = NAOS_WRAP_AES_256_GCM };
 	naos_blob_associated(&item->context, &item->blob, associated);
 	memcpy(plaintext, naos_secret_view(item->key), key_bytes); /* lint-ok: from slab to slab */
 	rc = digest(p, associated, plaintext + key_bytes, err);
 	if (rc != 0)
 		return rc;
-	struct job job = { .row = &row, .item = item, .plaintext = plaintext, .bytes = key_bytes + DIGEST_BYTES, .associated = associated };
+	struct job job = { .row = &row, .item = item, .plaintext = plaintext, .bytes = key_bytes + DIGEST_BYTES,
+			.associated = associated };
 	return with_key(p, &job, seal_job, err);
 }
 
 static int unwrap_item(struct pkcs11 *p, struct naos_wrap_item *item, struct naos_secret *scratch, struct naos_error *err)
 {
-	struct naos_store_row row;
+	struct naos_key_store_row row;
 	uint8_t associated[NAOS_BLOB_ASSOCIATED_BYTES], expected[DIGEST_BYTES], *plaintext = naos_secret_data(scratch);
 	if (item->blob.algorithm != NAOS_WRAP_AES_256_GCM || (item->blob.iv_bytes != 12 && item->blob.iv_bytes != 16) ||
 	    (item->blob.ciphertext_bytes != 16 + DIGEST_BYTES && item->blob.ciphertext_bytes != 32 + DIGEST_BYTES))

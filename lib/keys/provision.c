@@ -24,14 +24,15 @@ static int destroy_objects(struct naos_token *token, const struct naos_mek *mek,
 }
 
 /* The lock over token objects is held: what is in phase creating belongs to a dead process. */
-static int sweep_creations(struct naos_store *store, struct naos_token *token, const struct naos_store_row *rows, size_t count,
+static int sweep_creations(struct naos_key_store *store, struct naos_token *token, const struct naos_key_store_row *rows,
+		size_t count,
 			   struct naos_error *err)
 {
 	size_t swept = 0, pending = 0;
 	uint64_t epoch;
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < count; i++)
-		if (rows[i].phase == NAOS_STORE_CREATING) {
+		if (rows[i].phase == NAOS_KEY_STORE_CREATING) {
 			pending++;
 			rc = destroy_objects(token, &rows[i].mek, err);
 		}
@@ -47,8 +48,8 @@ static int sweep_creations(struct naos_store *store, struct naos_token *token, c
 		naos_token_leave(token);
 	}
 	for (size_t i = 0; rc == 0 && i < count; i++)
-		if (rows[i].phase == NAOS_STORE_CREATING)
-			rc = naos_store_abandon_create(store, &rows[i].mek, err);
+		if (rows[i].phase == NAOS_KEY_STORE_CREATING)
+			rc = naos_key_store_abandon_create(store, &rows[i].mek, err);
 	return rc;
 }
 
@@ -66,7 +67,8 @@ static int count_objects(struct naos_token *token, const struct naos_mek *mek, s
 }
 
 /* A token may drop the handle before the object, which then returns at its next start: so look again after re-opening. */
-static int finish_destroy(struct naos_store *store, struct naos_token *token, const struct naos_mek *mek, struct naos_error *err)
+static int finish_destroy(struct naos_key_store *store, struct naos_token *token, const struct naos_mek *mek,
+		struct naos_error *err)
 {
 	size_t left = 1;
 	int rc = 0;
@@ -76,38 +78,40 @@ static int finish_destroy(struct naos_store *store, struct naos_token *token, co
 			rc = count_objects(token, mek, &left, err);
 	}
 	if (rc == 0 && left > 0)
-		rc = naos_error_set(err, NAOS_E_KEYMANAGER, "token '%s' says that it destroyed a key but has it still", token->label);
+		rc = naos_error_set(err, NAOS_E_KEYMANAGER, "token '%s' says that it destroyed a key but has it still",
+				token->label);
 	if (rc == 0)
-		return naos_store_settle(store, mek, err);
-	return naos_error_prefix(err, rc, "version %u of '%s' is recorded as destroyed, its object is not gone yet (run the command again)",
+		return naos_key_store_settle(store, mek, err);
+	return naos_error_prefix(err, rc,
+			"version %u of '%s' is recorded as destroyed, its object is not gone yet (run the command again)",
 				 mek->version, mek->name);
 }
 
-static int sweep(struct naos_store *store, struct naos_token *token, struct naos_error *err)
+static int sweep(struct naos_key_store *store, struct naos_token *token, struct naos_error *err)
 {
-	naos_autofree struct naos_store_row *rows = NULL;
+	naos_autofree struct naos_key_store_row *rows = NULL;
 	size_t count;
-	int rc = naos_store_list(store, &rows, &count, err);
+	int rc = naos_key_store_list(store, &rows, &count, err);
 	if (rc == 0)
 		rc = sweep_creations(store, token, rows, count, err);
 	for (size_t i = 0; rc == 0 && i < count; i++)
-		if (rows[i].phase == NAOS_STORE_DESTROYING)
+		if (rows[i].phase == NAOS_KEY_STORE_DESTROYING)
 			rc = finish_destroy(store, token, &rows[i].mek, err);
 	return rc;
 }
 
-int naos_provision_sweep(struct naos_store *store, struct naos_token *token, struct naos_error *err)
+int naos_provision_sweep(struct naos_key_store *store, struct naos_token *token, struct naos_error *err)
 {
-	naos_autofree struct naos_store_row *rows = NULL;
+	naos_autofree struct naos_key_store_row *rows = NULL;
 	naos_autoclose int lock = -1;
 	size_t count;
 	bool pending = false;
-	int rc = naos_store_list(store, &rows, &count, err);
+	int rc = naos_key_store_list(store, &rows, &count, err);
 	for (size_t i = 0; rc == 0 && i < count; i++)
-		pending |= rows[i].phase != NAOS_STORE_SETTLED;
+		pending |= rows[i].phase != NAOS_KEY_STORE_SETTLED;
 	if (rc != 0 || !pending)
 		return rc;
-	rc = naos_store_lock(store, true, false, &lock, err);
+	rc = naos_key_store_lock(store, true, false, &lock, err);
 	return rc == NAOS_E_BUSY ? 0 : rc ? rc : sweep(store, token, err);
 }
 
@@ -129,7 +133,8 @@ static int generate(struct naos_token *token, const struct naos_mek *mek, struct
 static int test_key(struct naos_token *token, CK_OBJECT_HANDLE key, const struct naos_mek *mek, const struct naos_blob *proof,
 		    struct naos_error *err)
 {
-	uint8_t associated[NAOS_BLOB_ASSOCIATED_BYTES], known_associated[NAOS_BLOB_ASSOCIATED_BYTES], back[NAOS_TOKEN_PLAINTEXT_BYTES];
+	uint8_t associated[NAOS_BLOB_ASSOCIATED_BYTES], known_associated[NAOS_BLOB_ASSOCIATED_BYTES],
+			back[NAOS_TOKEN_PLAINTEXT_BYTES];
 	struct naos_blob second;
 	struct naos_error ignored;
 	size_t bytes;
@@ -139,12 +144,14 @@ static int test_key(struct naos_token *token, CK_OBJECT_HANDLE key, const struct
 	if (rc != 0)
 		return rc;
 	second.tag[0] ^= 1;
-	struct naos_token_message damaged = naos_proof_message(&second, associated), known = naos_proof_message(proof, known_associated);
+	struct naos_token_message damaged = naos_proof_message(&second, associated), known = naos_proof_message(proof,
+			known_associated);
 	rc = naos_token_unseal(token, key, &damaged, &known, back, &bytes, &ignored);
 	if (rc == NAOS_E_INTEGRITY)
 		return 0;
 	return rc ? naos_error_set(err, rc, "%s", ignored.message) :
-		    naos_error_set(err, NAOS_E_SELFTEST, "token '%s' does not check the tag of AES-GCM: it must not be used", token->label);
+		    naos_error_set(err, NAOS_E_SELFTEST, "token '%s' does not check the tag of AES-GCM: it must not be used",
+				token->label);
 }
 
 static int prove(struct naos_token *token, const struct naos_mek *mek, const struct naos_blob *proof, struct naos_error *err)
@@ -161,22 +168,24 @@ static int prove(struct naos_token *token, const struct naos_mek *mek, const str
 	if (rc == 0 && count == 1 && key != 0)
 		rc = test_key(token, key, mek, proof, err);
 	else if (rc == 0)
-		rc = naos_error_set(err, NAOS_E_KEYMANAGER, "token '%s' made a key, but has %zu of it after re-opening", token->label, count);
+		rc = naos_error_set(err, NAOS_E_KEYMANAGER, "token '%s' made a key, but has %zu of it after re-opening",
+				token->label, count);
 	naos_token_leave(token);
 	return rc;
 }
 
-int naos_provision_create(struct naos_store *store, struct naos_token *token, const char *name, bool rotating, struct naos_mek *ret,
+int naos_provision_create(struct naos_key_store *store, struct naos_token *token, const char *name, bool rotating,
+		struct naos_mek *ret,
 			  struct naos_error *err)
 {
 	naos_autoclose int lock = -1;
 	struct naos_mek mek;
 	struct naos_blob proof;
-	int rc = naos_store_lock(store, true, true, &lock, err);
+	int rc = naos_key_store_lock(store, true, true, &lock, err);
 	if (rc == 0)
 		rc = sweep(store, token, err);
 	if (rc == 0)
-		rc = naos_store_begin_create(store, name, rotating, &mek, err);
+		rc = naos_key_store_begin_create(store, name, rotating, &mek, err);
 	if (rc != 0)
 		return rc;
 	rc = generate(token, &mek, &proof, err);
@@ -190,18 +199,19 @@ int naos_provision_create(struct naos_store *store, struct naos_token *token, co
 		return rc;
 	}
 	/* if this fails, nobody knows whether it is on the disk: the key stays, and the next start decides by what it reads */
-	rc = naos_store_finish_create(store, &mek, &proof, PROOF_USES, err);
+	rc = naos_key_store_finish_create(store, &mek, &proof, PROOF_USES, err);
 	if (rc == 0)
 		*ret = mek;
 	return rc;
 }
 
-int naos_provision_destroy(struct naos_store *store, struct naos_token *token, const char *name, uint32_t version, struct naos_error *err)
+int naos_provision_destroy(struct naos_key_store *store, struct naos_token *token, const char *name, uint32_t version,
+		struct naos_error *err)
 {
 	naos_autoclose int lock = -1;
 	struct naos_mek mek;
-	int rc = naos_store_lock(store, true, true, &lock, err);
+	int rc = naos_key_store_lock(store, true, true, &lock, err);
 	if (rc == 0)
-		rc = naos_store_set_state(store, name, version, NAOS_MEK_DESTROYED, &mek, err);
+		rc = naos_key_store_set_state(store, name, version, NAOS_MEK_DESTROYED, &mek, err);
 	return rc ? rc : finish_destroy(store, token, &mek, err);
 }

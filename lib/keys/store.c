@@ -17,11 +17,11 @@
 #define LOCK_WAIT_MS 60000
 #define LOCK_POLL_MS 5
 
-struct naos_store {
+struct naos_key_store {
 	pthread_mutex_t lock;
 	sqlite3 *db;
 	char *path;
-	int64_t data_version; /* of the last naos_store_changed */
+	int64_t data_version; /* of the last naos_key_store_changed */
 };
 
 static const char schema[] =
@@ -30,7 +30,7 @@ static const char schema[] =
 	" version INTEGER NOT NULL CHECK (version >= 1),"
 	" name TEXT NOT NULL,"
 	" state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 5)," /* enum naos_mek_state */
-	" phase INTEGER NOT NULL CHECK (phase BETWEEN 0 AND 2)," /* enum naos_store_phase */
+	" phase INTEGER NOT NULL CHECK (phase BETWEEN 0 AND 2)," /* enum naos_key_store_phase */
 	" created INTEGER NOT NULL,"
 	" changed INTEGER NOT NULL,"
 	" uses INTEGER NOT NULL DEFAULT 0 CHECK (uses >= 0),"
@@ -47,7 +47,7 @@ static void finalize(sqlite3_stmt **statement)
 }
 #define autostatement naos_cleanup(finalize) sqlite3_stmt
 
-static int failed(struct naos_store *store, const char *doing, struct naos_error *err)
+static int failed(struct naos_key_store *store, const char *doing, struct naos_error *err)
 {
 	int code, extended = sqlite3_extended_errcode(store->db);
 	switch (extended & 0xff) {
@@ -65,17 +65,17 @@ static int failed(struct naos_store *store, const char *doing, struct naos_error
 	return naos_error_set(err, code, "key store %s: cannot %s: %s", store->path, doing, sqlite3_errmsg(store->db));
 }
 
-static int execute(struct naos_store *store, const char *sql, const char *doing, struct naos_error *err)
+static int execute(struct naos_key_store *store, const char *sql, const char *doing, struct naos_error *err)
 {
 	return sqlite3_exec(store->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : failed(store, doing, err);
 }
 
-static int prepare(struct naos_store *store, const char *sql, sqlite3_stmt **ret, struct naos_error *err)
+static int prepare(struct naos_key_store *store, const char *sql, sqlite3_stmt **ret, struct naos_error *err)
 {
 	return sqlite3_prepare_v2(store->db, sql, -1, ret, NULL) == SQLITE_OK ? 0 : failed(store, "read it", err);
 }
 
-static int number(struct naos_store *store, const char *sql, int64_t *ret, struct naos_error *err)
+static int number(struct naos_key_store *store, const char *sql, int64_t *ret, struct naos_error *err)
 {
 	autostatement *statement = NULL;
 	int rc = prepare(store, sql, &statement, err);
@@ -87,7 +87,7 @@ static int number(struct naos_store *store, const char *sql, int64_t *ret, struc
 	return 0;
 }
 
-static int begin(struct naos_store *store, struct naos_error *err)
+static int begin(struct naos_key_store *store, struct naos_error *err)
 {
 	(void)pthread_mutex_lock(&store->lock);
 	int rc = execute(store, "BEGIN IMMEDIATE", "begin a change", err);
@@ -97,7 +97,7 @@ static int begin(struct naos_store *store, struct naos_error *err)
 }
 
 /* Commits if rc is 0, else takes everything back; returns the code of the whole. */
-static int end(struct naos_store *store, int rc, struct naos_error *err)
+static int end(struct naos_key_store *store, int rc, struct naos_error *err)
 {
 	if (rc == 0)
 		rc = execute(store, "COMMIT", "make a change durable", err);
@@ -107,7 +107,7 @@ static int end(struct naos_store *store, int rc, struct naos_error *err)
 	return rc;
 }
 
-static int make_schema(struct naos_store *store, struct naos_error *err)
+static int make_schema(struct naos_key_store *store, struct naos_error *err)
 {
 	int64_t version = 0, application = 0;
 	char sql[128];
@@ -118,20 +118,22 @@ static int make_schema(struct naos_store *store, struct naos_error *err)
 	if (rc == 0)
 		rc = number(store, "PRAGMA application_id", &application, err);
 	if (rc == 0 && version == 0 && application == 0) {
-		(void)snprintf(sql, sizeof(sql), "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID, SCHEMA_VERSION);
+		(void)snprintf(sql, sizeof(sql), "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID,
+				SCHEMA_VERSION);
 		rc = execute(store, schema, "make its table", err);
 		if (rc == 0)
 			rc = execute(store, sql, "make its table", err);
 	} else if (rc == 0 && application != APPLICATION_ID) {
 		rc = naos_error_set(err, NAOS_E_FORMAT, "%s is a database of another program, not a key store", store->path);
 	} else if (rc == 0 && version != SCHEMA_VERSION) {
-		rc = naos_error_set(err, NAOS_E_FORMAT, "key store %s has version %lld, this program knows version %d", store->path,
+		rc = naos_error_set(err, NAOS_E_FORMAT, "key store %s has version %lld, this program knows version %d",
+				store->path,
 				    (long long)version, SCHEMA_VERSION);
 	}
 	return end(store, rc, err);
 }
 
-static int open_database(struct naos_store *store, struct naos_error *err)
+static int open_database(struct naos_key_store *store, struct naos_error *err)
 {
 	/* made here for its mode; the files that SQLite puts beside it get the same one */
 	naos_autoclose int fd = open(store->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -148,9 +150,9 @@ static int open_database(struct naos_store *store, struct naos_error *err)
 	return rc ? rc : make_schema(store, err);
 }
 
-int naos_store_open(const char *path, struct naos_store **ret, struct naos_error *err)
+int naos_key_store_open(const char *path, struct naos_key_store **ret, struct naos_error *err)
 {
-	naos_autostore struct naos_store *store = calloc(1, sizeof(*store));
+	naos_autokeystore struct naos_key_store *store = calloc(1, sizeof(*store));
 	if (!store)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the key store");
 	(void)pthread_mutex_init(&store->lock, NULL);
@@ -161,7 +163,7 @@ int naos_store_open(const char *path, struct naos_store **ret, struct naos_error
 	return rc;
 }
 
-struct naos_store *naos_store_close(struct naos_store *store)
+struct naos_key_store *naos_key_store_close(struct naos_key_store *store)
 {
 	if (!store)
 		return NULL;
@@ -172,15 +174,15 @@ struct naos_store *naos_store_close(struct naos_store *store)
 	return NULL;
 }
 
-const char *naos_store_path(const struct naos_store *store)
+const char *naos_key_store_path(const struct naos_key_store *store)
 {
 	return store->path;
 }
 
-static void read_row(sqlite3_stmt *statement, struct naos_store_row *ret)
+static void read_row(sqlite3_stmt *statement, struct naos_key_store_row *ret)
 {
 	struct naos_mek *mek = &ret->mek;
-	*ret = (struct naos_store_row){ .phase = (enum naos_store_phase)sqlite3_column_int(statement, 4) };
+	*ret = (struct naos_key_store_row){ .phase = (enum naos_key_store_phase)sqlite3_column_int(statement, 4) };
 	if (sqlite3_column_bytes(statement, 0) == NAOS_UUID_BYTES)
 		memcpy(mek->id.bytes, sqlite3_column_blob(statement, 0), NAOS_UUID_BYTES);
 	mek->version = (uint32_t)sqlite3_column_int64(statement, 1);
@@ -189,12 +191,13 @@ static void read_row(sqlite3_stmt *statement, struct naos_store_row *ret)
 	mek->created_unix_s = sqlite3_column_int64(statement, 5);
 	mek->changed_unix_s = sqlite3_column_int64(statement, 6);
 	mek->uses = (uint64_t)sqlite3_column_int64(statement, 7);
-	struct naos_cursor proof = naos_cursor_reader(sqlite3_column_blob(statement, 8), (size_t)sqlite3_column_bytes(statement, 8));
+	struct naos_cursor proof = naos_cursor_reader(sqlite3_column_blob(statement, 8),
+			(size_t)sqlite3_column_bytes(statement, 8));
 	if (naos_cursor_left(&proof) > 0 && naos_blob_decode(&proof, &ret->proof, NULL) != 0)
 		ret->proof.iv_bytes = 0;
 }
 
-static int read_rows(struct naos_store *store, struct naos_store_row **rows, size_t *count, struct naos_error *err)
+static int read_rows(struct naos_key_store *store, struct naos_key_store_row **rows, size_t *count, struct naos_error *err)
 {
 	autostatement *statement = NULL;
 	int step, rc = prepare(store, "SELECT " COLUMNS " FROM mek ORDER BY name, version", &statement, err);
@@ -202,7 +205,7 @@ static int read_rows(struct naos_store *store, struct naos_store_row **rows, siz
 		return rc;
 	while ((step = sqlite3_step(statement)) == SQLITE_ROW) {
 		if ((*count & (*count - 1)) == 0) { /* doubles */
-			struct naos_store_row *grown = reallocarray(*rows, *count ? 2 * *count : 1, sizeof(**rows));
+			struct naos_key_store_row *grown = reallocarray(*rows, *count ? 2 * *count : 1, sizeof(**rows));
 			if (!grown)
 				return naos_error_set(err, NAOS_E_NOMEM, "no memory for the list of keys");
 			*rows = grown;
@@ -212,9 +215,9 @@ static int read_rows(struct naos_store *store, struct naos_store_row **rows, siz
 	return step == SQLITE_DONE ? 0 : failed(store, "read it", err);
 }
 
-int naos_store_list(struct naos_store *store, struct naos_store_row **ret, size_t *ret_count, struct naos_error *err)
+int naos_key_store_list(struct naos_key_store *store, struct naos_key_store_row **ret, size_t *ret_count, struct naos_error *err)
 {
-	naos_autofree struct naos_store_row *rows = NULL;
+	naos_autofree struct naos_key_store_row *rows = NULL;
 	size_t count = 0;
 	(void)pthread_mutex_lock(&store->lock);
 	int rc = read_rows(store, &rows, &count, err);
@@ -226,7 +229,7 @@ int naos_store_list(struct naos_store *store, struct naos_store_row **ret, size_
 	return 0;
 }
 
-bool naos_store_changed(struct naos_store *store)
+bool naos_key_store_changed(struct naos_key_store *store)
 {
 	int64_t version = 0;
 	(void)pthread_mutex_lock(&store->lock);
@@ -238,7 +241,8 @@ bool naos_store_changed(struct naos_store *store)
 }
 
 /* The row of a version, or of the newest settled one if version is 0. */
-static int find_row(struct naos_store *store, const char *name, uint32_t version, struct naos_store_row *ret, struct naos_error *err)
+static int find_row(struct naos_key_store *store, const char *name, uint32_t version, struct naos_key_store_row *ret,
+		struct naos_error *err)
 {
 	autostatement *statement = NULL;
 	int rc = prepare(store, "SELECT " COLUMNS " FROM mek WHERE name = ?1 AND phase <> 1 AND (?2 = 0 OR version = ?2) "
@@ -259,7 +263,7 @@ static int find_row(struct naos_store *store, const char *name, uint32_t version
 }
 
 /* One statement with id, version and up to two numbers as parameters 1 to 4. */
-static int change_row(struct naos_store *store, const char *sql, const struct naos_mek *mek, int64_t third, int64_t fourth,
+static int change_row(struct naos_key_store *store, const char *sql, const struct naos_mek *mek, int64_t third, int64_t fourth,
 		      struct naos_error *err)
 {
 	autostatement *statement = NULL;
@@ -276,9 +280,10 @@ static int change_row(struct naos_store *store, const char *sql, const struct na
 }
 
 /* Id and number of the version to be made. */
-static int next_version(struct naos_store *store, const char *name, bool rotating, struct naos_mek *mek, struct naos_error *err)
+static int next_version(struct naos_key_store *store, const char *name, bool rotating, struct naos_mek *mek,
+		struct naos_error *err)
 {
-	struct naos_store_row newest;
+	struct naos_key_store_row newest;
 	struct naos_error reason;
 	int rc = find_row(store, name, 0, &newest, &reason);
 	if (!rotating) {
@@ -287,13 +292,16 @@ static int next_version(struct naos_store *store, const char *name, bool rotatin
 			return naos_uuid_random(&mek->id, err);
 		return rc ? naos_error_set(err, rc, "%s", reason.message) :
 		       newest.mek.state == NAOS_MEK_DESTROYED ?
-			    naos_error_set(err, NAOS_E_EXISTS, "the name '%s' belonged to a key that was destroyed; choose another name", name) :
-			    naos_error_set(err, NAOS_E_EXISTS, "there is a key named '%s' already; 'naos key rotate' makes a new version of it", name);
+			    naos_error_set(err, NAOS_E_EXISTS,
+					"the name '%s' belonged to a key that was destroyed; choose another name", name) :
+			    naos_error_set(err, NAOS_E_EXISTS,
+					"there is a key named '%s' already; 'naos key rotate' makes a new version of it", name);
 	}
 	if (rc != 0)
 		return naos_error_set(err, rc, "%s", reason.message);
 	if (newest.mek.state == NAOS_MEK_DESTROYED)
-		return naos_error_set(err, NAOS_E_KEY_STATE, "the newest version %u of the key '%s' was destroyed; create a key of another name",
+		return naos_error_set(err, NAOS_E_KEY_STATE,
+				"the newest version %u of the key '%s' was destroyed; create a key of another name",
 				      newest.mek.version, name);
 	if (newest.mek.version == UINT32_MAX)
 		return naos_error_set(err, NAOS_E_LIMIT, "the key '%s' has no version numbers left", name);
@@ -302,10 +310,11 @@ static int next_version(struct naos_store *store, const char *name, bool rotatin
 	return 0;
 }
 
-static int insert_row(struct naos_store *store, const struct naos_mek *mek, struct naos_error *err)
+static int insert_row(struct naos_key_store *store, const struct naos_mek *mek, struct naos_error *err)
 {
 	autostatement *statement = NULL;
-	int rc = prepare(store, "INSERT INTO mek (id, version, name, state, phase, created, changed) VALUES (?1, ?2, ?3, ?4, 1, ?5, ?5)",
+	int rc = prepare(store,
+			"INSERT INTO mek (id, version, name, state, phase, created, changed) VALUES (?1, ?2, ?3, ?4, 1, ?5, ?5)",
 			 &statement, err);
 	if (rc != 0)
 		return rc;
@@ -317,7 +326,8 @@ static int insert_row(struct naos_store *store, const struct naos_mek *mek, stru
 	return sqlite3_step(statement) == SQLITE_DONE ? 0 : failed(store, "write to it", err);
 }
 
-int naos_store_begin_create(struct naos_store *store, const char *name, bool rotating, struct naos_mek *ret, struct naos_error *err)
+int naos_key_store_begin_create(struct naos_key_store *store, const char *name, bool rotating, struct naos_mek *ret,
+		struct naos_error *err)
 {
 	struct naos_mek mek = { .state = NAOS_MEK_PRE_ACTIVE, .created_unix_s = time(NULL) };
 	mek.changed_unix_s = mek.created_unix_s;
@@ -334,7 +344,8 @@ int naos_store_begin_create(struct naos_store *store, const char *name, bool rot
 	return rc;
 }
 
-static int activate_row(struct naos_store *store, const struct naos_mek *mek, const struct naos_blob *proof, uint64_t uses, int64_t now,
+static int activate_row(struct naos_key_store *store, const struct naos_mek *mek, const struct naos_blob *proof,
+		uint64_t uses, int64_t now,
 			struct naos_error *err)
 {
 	uint8_t encoded[NAOS_BLOB_MAX_BYTES];
@@ -343,7 +354,8 @@ static int activate_row(struct naos_store *store, const struct naos_mek *mek, co
 	naos_blob_encode(proof, &out);
 	if (!naos_cursor_ok(&out))
 		return naos_error_set(err, NAOS_E_FORMAT, "the known answer of key '%s' can't be written", mek->name);
-	int rc = prepare(store, "UPDATE mek SET state = 2, phase = 0, changed = ?3, uses = ?4, proof = ?5 WHERE id = ?1 AND version = ?2",
+	int rc = prepare(store,
+			"UPDATE mek SET state = 2, phase = 0, changed = ?3, uses = ?4, proof = ?5 WHERE id = ?1 AND version = ?2",
 			 &statement, err);
 	if (rc != 0)
 		return rc;
@@ -355,7 +367,7 @@ static int activate_row(struct naos_store *store, const struct naos_mek *mek, co
 	return sqlite3_step(statement) == SQLITE_DONE ? 0 : failed(store, "write to it", err);
 }
 
-int naos_store_finish_create(struct naos_store *store, struct naos_mek *mek, const struct naos_blob *proof, uint64_t uses,
+int naos_key_store_finish_create(struct naos_key_store *store, struct naos_mek *mek, const struct naos_blob *proof, uint64_t uses,
 			     struct naos_error *err)
 {
 	int64_t now = time(NULL);
@@ -375,7 +387,7 @@ int naos_store_finish_create(struct naos_store *store, struct naos_mek *mek, con
 	return rc;
 }
 
-int naos_store_abandon_create(struct naos_store *store, const struct naos_mek *mek, struct naos_error *err)
+int naos_key_store_abandon_create(struct naos_key_store *store, const struct naos_mek *mek, struct naos_error *err)
 {
 	int rc = begin(store, err);
 	if (rc != 0)
@@ -405,17 +417,18 @@ static int refuse_state(const struct naos_mek *mek, enum naos_mek_state to, stru
 			      naos_mek_state_name(mek->state), advice);
 }
 
-int naos_store_set_state(struct naos_store *store, const char *name, uint32_t version, enum naos_mek_state to, struct naos_mek *ret,
+int naos_key_store_set_state(struct naos_key_store *store, const char *name, uint32_t version, enum naos_mek_state to,
+		struct naos_mek *ret,
 			 struct naos_error *err)
 {
-	struct naos_store_row row;
+	struct naos_key_store_row row;
 	int64_t now = time(NULL);
 	int rc = begin(store, err);
 	if (rc != 0)
 		return rc;
 	rc = find_row(store, name, version, &row, err);
 	/* asking again for what is so, and for a destruction that did not end, is fine */
-	bool same = rc == 0 && row.mek.state == to && (to != NAOS_MEK_DESTROYED || row.phase == NAOS_STORE_DESTROYING);
+	bool same = rc == 0 && row.mek.state == to && (to != NAOS_MEK_DESTROYED || row.phase == NAOS_KEY_STORE_DESTROYING);
 	if (rc == 0 && !same && !may_become(row.mek.state, to))
 		rc = refuse_state(&row.mek, to, err);
 	if (rc == 0 && !same)
@@ -433,7 +446,7 @@ int naos_store_set_state(struct naos_store *store, const char *name, uint32_t ve
 	return rc;
 }
 
-int naos_store_settle(struct naos_store *store, const struct naos_mek *mek, struct naos_error *err)
+int naos_key_store_settle(struct naos_key_store *store, const struct naos_mek *mek, struct naos_error *err)
 {
 	int rc = begin(store, err);
 	if (rc != 0)
@@ -442,10 +455,10 @@ int naos_store_settle(struct naos_store *store, const struct naos_mek *mek, stru
 	return end(store, rc, err);
 }
 
-int naos_store_reserve_uses(struct naos_store *store, const struct naos_mek *mek, uint64_t wanted, uint64_t *ret_granted,
+int naos_key_store_reserve_uses(struct naos_key_store *store, const struct naos_mek *mek, uint64_t wanted, uint64_t *ret_granted,
 			    struct naos_error *err)
 {
-	struct naos_store_row row;
+	struct naos_key_store_row row;
 	uint64_t granted = 0;
 	int rc = begin(store, err);
 	if (rc != 0)
@@ -455,12 +468,14 @@ int naos_store_reserve_uses(struct naos_store *store, const struct naos_mek *mek
 		rc = naos_error_set(err, NAOS_E_KEY_STATE, "version %u of the key '%s' is %s", mek->version, mek->name,
 				    naos_mek_state_name(row.mek.state));
 	if (rc == 0 && row.mek.uses >= NAOS_MEK_MAX_USES)
-		rc = naos_error_set(err, NAOS_E_KEY_USES, "version %u of the key '%s' has wrapped %llu keys, the most that is safe", mek->version,
+		rc = naos_error_set(err, NAOS_E_KEY_USES,
+				"version %u of the key '%s' has wrapped %llu keys, the most that is safe", mek->version,
 				    mek->name, (unsigned long long)row.mek.uses);
 	if (rc == 0) {
 		uint64_t left = NAOS_MEK_MAX_USES - row.mek.uses;
 		granted = wanted < left ? wanted : left;
-		rc = change_row(store, "UPDATE mek SET uses = uses + ?3 WHERE id = ?1 AND version = ?2", mek, (int64_t)granted, 0, err);
+		rc = change_row(store, "UPDATE mek SET uses = uses + ?3 WHERE id = ?1 AND version = ?2", mek,
+				(int64_t)granted, 0, err);
 	}
 	rc = end(store, rc, err);
 	if (rc == 0)
@@ -468,7 +483,7 @@ int naos_store_reserve_uses(struct naos_store *store, const struct naos_mek *mek
 	return rc;
 }
 
-int naos_store_return_uses(struct naos_store *store, const struct naos_mek *mek, uint64_t unused, struct naos_error *err)
+int naos_key_store_return_uses(struct naos_key_store *store, const struct naos_mek *mek, uint64_t unused, struct naos_error *err)
 {
 	int rc = begin(store, err);
 	if (rc != 0)
@@ -477,7 +492,7 @@ int naos_store_return_uses(struct naos_store *store, const struct naos_mek *mek,
 	return end(store, rc, err);
 }
 
-int naos_store_lock(struct naos_store *store, bool exclusive, bool wait, int *ret_fd, struct naos_error *err)
+int naos_key_store_lock(struct naos_key_store *store, bool exclusive, bool wait, int *ret_fd, struct naos_error *err)
 {
 	naos_autofree char *path = NULL;
 	if (asprintf(&path, "%s.lock", store->path) < 0) {
