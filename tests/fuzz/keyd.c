@@ -40,7 +40,8 @@ static void write_file(const char *path, const char *text)
 static bool make_token(void)
 {
 	char path[128], text[512];
-	char *arguments[] = { "softhsm2-util", "--init-token", "--free", "--label", "fuzz", "--so-pin", "12345678", "--pin", "1234567890", NULL };
+	char *arguments[] = { "softhsm2-util", "--init-token", "--free", "--label", "fuzz", "--so-pin", "12345678", "--pin",
+			"1234567890", NULL };
 	posix_spawn_file_actions_t actions;
 	pid_t child;
 	int status = 1;
@@ -68,7 +69,8 @@ static void start(void)
 	struct naos_hsm *hsm = NULL;
 	struct naos_error err = NAOS_ERROR_INIT;
 	/* in memory where that is possible: each refusal is made durable in the audit log */
-	(void)snprintf(directory, sizeof(directory), "%s/naos-fuzz-keyd-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+	(void)snprintf(directory, sizeof(directory), "%s/naos-fuzz-keyd-XXXXXX", access("/dev/shm", W_OK) == 0 ?
+			"/dev/shm" : "/tmp");
 	if (!mkdtemp(directory))
 		abort();
 	(void)atexit(clear_away);
@@ -81,7 +83,8 @@ static void start(void)
 	(void)snprintf(audit, sizeof(audit), "%s/audit", directory);
 	(void)snprintf(text, sizeof(text), "[keyd]\ndatabase = %s/objects.db\n%s", directory, roles);
 	const struct naos_hsm_options options = { .token_uri = uri, .store_path = store };
-	if (naos_config_parse(text, strlen(text), "fuzz", &config, &err) != 0 || naos_hsm_open_direct(&options, &hsm, &err) != 0 ||
+	if (naos_config_parse(text, strlen(text), "fuzz", &config, &err) != 0 || naos_hsm_open_direct(&options, &hsm,
+			&err) != 0 ||
 	    naos_audit_open(audit, NULL, true, &log, &err) != 0 || naos_keyd_open(config, hsm, log, &keyd, &err) != 0) {
 		(void)fprintf(stderr, "%s\n", err.message);
 		abort();
@@ -99,7 +102,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		return 0;
 	if (!keyd)
 		start();
-	const struct naos_keyd_peer peer = { .identity = identities[data[0] % 4], .issuer = "CN=fuzz", .serial = "01", .address = "fuzz" };
+	const struct naos_keyd_peer peer = { .identity = identities[data[0] % 4], .issuer = "CN=fuzz", .serial = "01",
+			.address = "fuzz" };
 	if (naos_secret_create(bytes - 1, &message, &err) != 0)
 		return 0;
 	memcpy(naos_secret_data(message), data + 1, bytes - 1); /* lint-ok: the input goes in */

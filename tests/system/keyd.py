@@ -146,8 +146,11 @@ class KeyManager:
     def __enter__(self):
         return self.start()
 
-    def __exit__(self, *_):
-        self.stop()
+    def __exit__(self, kind, *_):
+        status = self.stop()
+        if kind is None:
+            assert status in (0, None), f"the key manager ended with {status}: {''.join(self.log)}"
+            assert not [line for line in self.log if "Sanitizer" in line or "runtime error" in line], "".join(self.log)
 
 
 def problem(answer):
