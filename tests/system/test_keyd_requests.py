@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import time
 
 import pytest
@@ -276,6 +277,40 @@ def test_the_worker_is_replaced_when_it_dies(manager):
     os.kill(manager.worker, signal.SIGKILL)
     for _ in range(5):
         manager.ok("alice", km.decrypt(uid, **sealed))
+
+
+def test_a_kept_value_moved_to_another_object_does_not_open(manager):
+    first, second = (make(manager, "alice", km.extractable()) for _ in range(2))
+    manager.stop()
+    with sqlite3.connect(manager.directory / "objects.db") as database:
+        (kept,) = database.execute("SELECT kept FROM object WHERE hex(id) = ?", (first.replace("-", "").upper(),)).fetchone()
+        assert database.execute("UPDATE object SET kept = ? WHERE hex(id) = ?", (kept, second.replace("-", "").upper())).rowcount == 1
+    manager.start()
+    manager.ok("alice", km.on("Get", first))
+    assert manager.refused("alice", km.on("Get", second))[0] == "CryptographicFailure"
+    assert manager.refused("alice", km.encrypt(second, b"x"))[0] == "CryptographicFailure"
+
+
+def test_nothing_is_left_of_a_destroyed_value(manager, token):
+    kept = make(manager, "alice", km.extractable())
+    resident = make(manager, "alice")
+    manager.stop()
+    with sqlite3.connect(manager.directory / "objects.db") as database:
+        (blob,) = database.execute("SELECT kept FROM object WHERE hex(id) = ?", (kept.replace("-", "").upper(),)).fetchone()
+    assert blob in (manager.directory / "objects.db").read_bytes()
+    before = len(token.objects())
+    manager.start()
+    for uid in (kept, resident):
+        manager.ok("alice", km.revoke(uid))
+    manager.ok("alice", km.on("Destroy", kept))
+    manager.refused("alice", km.on("Destroy", resident))
+    manager.ok("officer", km.on("Destroy", resident))
+    manager.stop()
+    for path in manager.directory.glob("objects.db*"):
+        assert blob not in path.read_bytes(), path
+    assert len(token.objects()) == before - 1
+    manager.start()
+    assert [state(manager, "alice", uid) for uid in (kept, resident)] == ["Destroyed", "Destroyed"]
 
 
 def test_every_use_and_refusal_is_in_the_audit_log(manager, naos):
