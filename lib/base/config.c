@@ -20,9 +20,15 @@ struct value {
 	char *origin;
 };
 
+/* A named section, in order of first mention.  Its name is borrowed from its first value. */
+struct section {
+	const char *section, *name;
+};
+
 struct naos_config {
 	struct value *values;
-	size_t count;
+	struct section *sections;
+	size_t count, section_count;
 };
 
 /* State of reading one file: inih hands over lines through reader(), so the line of each value is known. */
@@ -157,6 +163,20 @@ static bool has_section(const char *section, bool named)
 	return false;
 }
 
+static int remember_section(struct input *input, const struct value *value)
+{
+	struct naos_config *config = input->config;
+	for (size_t i = config->section_count; i-- > 0;) /* the last one is the likeliest */
+		if (strcmp(config->sections[i].name, value->name) == 0 && strcmp(config->sections[i].section, value->key->section) == 0)
+			return 0;
+	struct section *grown = reallocarray(config->sections, config->section_count + 1, sizeof(*grown));
+	if (!grown)
+		return naos_error_set(input->err, NAOS_E_NOMEM, "no memory for the configuration");
+	config->sections = grown;
+	grown[config->section_count++] = (struct section){ value->key->section, value->name };
+	return 0;
+}
+
 static int store_value(struct input *input, const struct naos_config_key *key, const char *name, const char *text)
 {
 	struct naos_config *config = input->config;
@@ -174,6 +194,9 @@ static int store_value(struct input *input, const struct naos_config_key *key, c
 		if (name && !value->name)
 			return naos_error_set(input->err, NAOS_E_NOMEM, "no memory for the configuration");
 		config->count++;
+		int rc = name ? remember_section(input, value) : 0;
+		if (rc != 0)
+			return rc;
 	}
 	free(value->text);
 	free(value->origin);
@@ -359,6 +382,7 @@ struct naos_config *naos_config_free(struct naos_config *config)
 		free(config->values[i].origin);
 	}
 	free(config->values);
+	free(config->sections);
 	free(config);
 	return NULL;
 }
@@ -405,19 +429,8 @@ const char *naos_config_origin(const struct naos_config *config, const char *sec
 
 const char *naos_config_section_name(const struct naos_config *config, const char *section, unsigned index)
 {
-	for (size_t i = 0; i < config->count; i++) {
-		const struct value *value = &config->values[i];
-		if (!value->name || strcmp(value->key->section, section) != 0)
-			continue;
-		bool seen = false;
-		for (size_t j = 0; j < i && !seen; j++)
-			seen = config->values[j].name && config->values[j].key->section == value->key->section &&
-			       strcmp(config->values[j].name, value->name) == 0;
-		if (seen)
-			continue;
-		if (index == 0)
-			return value->name;
-		index--;
-	}
+	for (size_t i = 0; i < config->section_count; i++)
+		if (strcmp(config->sections[i].section, section) == 0 && index-- == 0)
+			return config->sections[i].name;
 	return NULL;
 }
