@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -54,15 +55,36 @@ static size_t step_bytes(uint64_t offset, uint64_t bytes)
 
 /* --- sealing ------------------------------------------------------------------------------------------------------------ */
 
+/* Until `bytes` are read or the stream ends.  A signal ends the wait for a silent writer. */
+static int read_stream(int from, uint8_t *bytes, size_t count, size_t *ret_got, const char *name, const struct naos_tally *tally,
+		       struct naos_error *err)
+{
+	size_t got = 0;
+	while (got < count) {
+		struct pollfd wait = { .fd = from, .events = POLLIN };
+		int rc = naos_tally_go_on(tally, err);
+		if (rc != 0)
+			return rc;
+		if (poll(&wait, 1, 1000) <= 0)
+			continue;
+		ssize_t some = read(from, bytes + got, count - got);
+		if (some < 0 && errno != EINTR && errno != EAGAIN)
+			return naos_error_set_errno(err, errno, "cannot read %s", name);
+		if (some == 0)
+			break;
+		got += some > 0 ? (size_t)some : 0;
+	}
+	*ret_got = got;
+	return 0;
+}
+
 int naos_copy_stream_in(struct naos_copy_buffer *buffer, int from, const char *name, struct naos_sealed_file *to,
 			struct naos_tally *tally, uint64_t *ret_bytes, struct naos_error *err)
 {
 	uint64_t offset = 0;
 	for (;;) {
-		size_t got, want = step_bytes(offset, STEP_BYTES);
-		int rc = naos_tally_go_on(tally, err);
-		if (rc == 0)
-			rc = naos_io_read(from, buffer->bytes, want, &got, name, err);
+		size_t got = 0, want = step_bytes(offset, STEP_BYTES);
+		int rc = read_stream(from, buffer->bytes, want, &got, name, tally, err);
 		if (rc == 0 && got)
 			rc = naos_sealed_file_write(to, buffer->bytes, got, offset, err);
 		if (rc != 0)
@@ -168,13 +190,20 @@ static int copy_range_out(struct naos_copy_buffer *buffer, struct naos_sealed_fi
 	return 0;
 }
 
-int naos_copy_out(struct naos_copy_buffer *buffer, struct naos_sealed_file *from, int to, bool stream, const char *name,
-		  struct naos_tally *tally, struct naos_error *err)
+bool naos_copy_is_dense(const struct naos_sealed_file *file, int fd)
+{
+	/* where the file system tells no holes apart, those of whole groups are still told by the map */
+	off_t hole = naos_sealed_file_sparse(file) ? 0 : lseek(fd, 0, SEEK_HOLE);
+	return hole > 0 && hole == lseek(fd, 0, SEEK_END);
+}
+
+int naos_copy_out(struct naos_copy_buffer *buffer, struct naos_sealed_file *from, bool dense, int to, bool stream,
+		  const char *name, struct naos_tally *tally, struct naos_error *err)
 {
 	uint64_t size = naos_sealed_file_size(from);
 	int rc = 0;
-	for (uint64_t offset = 0, start, end; rc == 0 && offset < size; offset = end) {
-		rc = naos_sealed_file_next_data(from, offset, &start, &end, err);
+	for (uint64_t offset = 0, start = 0, end = size; rc == 0 && offset < size; offset = end) {
+		rc = dense ? 0 : naos_sealed_file_next_data(from, offset, &start, &end, err);
 		if (rc == 0 && stream && start > offset)
 			rc = put_zeros(buffer, to, start - offset, name, tally, err);
 		if (rc == 0 && start < end)

@@ -19,9 +19,11 @@ int naos_copy_stream_in(struct naos_copy_buffer *buffer, int from, const char *n
 int naos_copy_in(struct naos_copy_buffer *buffer, int from, const char *name, uint64_t bytes, struct naos_sealed_file *to,
 		 struct naos_tally *tally, struct naos_error *err) naos_must_check;
 
-/* Writes all of a sealed file to `to`: an empty regular file, or (stream) anything that takes bytes in order.  Nothing is written
- * before it was verified. */
-int naos_copy_out(struct naos_copy_buffer *buffer, struct naos_sealed_file *from, int to, bool stream, const char *name,
+/* Writes all of a sealed file to `to`: an empty regular file, or (stream) anything that takes bytes in order.  Nothing is
+ * written before it was verified.  dense: it has no holes (naos_copy_is_dense), which spares looking for them. */
+int naos_copy_out(struct naos_copy_buffer *buffer, struct naos_sealed_file *from, bool dense, int to, bool stream, const char *name,
 		  struct naos_tally *tally, struct naos_error *err) naos_must_check;
+/* `fd` is that of the sealed file below. */
+bool naos_copy_is_dense(const struct naos_sealed_file *file, int fd);
 
 #endif

@@ -438,6 +438,11 @@ bool naos_sealed_file_clean(const struct naos_sealed_file *file)
 	return file->state.clean;
 }
 
+bool naos_sealed_file_sparse(const struct naos_sealed_file *file)
+{
+	return file->maybe_sparse;
+}
+
 struct naos_store *naos_sealed_file_store(struct naos_sealed_file *file)
 {
 	return file->store;

@@ -6,7 +6,11 @@
 #include <string.h>
 #include <sys/xattr.h>
 
-#define KEY_ATTRIBUTE "user.naos.key"
+#include "base/cursor.h"
+
+#define OWN_ATTRIBUTES "user.naos."
+#define KEY_ATTRIBUTE OWN_ATTRIBUTES "key"
+#define TIMES_ATTRIBUTE OWN_ATTRIBUTES "times"
 #define MAX_LIST_BYTES 65536
 #define SETID_BITS (S_ISUID | S_ISGID)
 
@@ -15,7 +19,7 @@
 /* Those of the user, access lists, and what only root may write. The rest (labels of a security module) is the target's own. */
 static bool is_kept(const char *name)
 {
-	return strcmp(name, KEY_ATTRIBUTE) != 0 &&
+	return strncmp(name, OWN_ATTRIBUTES, strlen(OWN_ATTRIBUTES)) != 0 &&
 	       (strncmp(name, "user.", 5) == 0 || strncmp(name, "system.posix_acl_", 17) == 0 ||
 		strcmp(name, "security.capability") == 0 || strncmp(name, "trusted.", 8) == 0);
 }
@@ -135,4 +139,32 @@ bool naos_metadata_same_time(const struct stat *original, const struct stat *cop
 		return true;
 	/* whole seconds (some network file systems), even seconds (vfat) */
 	return b->tv_nsec == 0 && (a->tv_sec == b->tv_sec || (b->tv_sec % 2 == 0 && (a->tv_sec | 1) == (b->tv_sec | 1)));
+}
+
+/* --- times of a file that is rewritten in place ------------------------------------------------------------------------- */
+
+void naos_metadata_note_times(int fd, const struct stat *status)
+{
+	uint8_t value[32];
+	struct naos_cursor cursor = naos_cursor_writer(value, sizeof(value));
+	naos_cursor_put_u64(&cursor, (uint64_t)status->st_atim.tv_sec);
+	naos_cursor_put_u64(&cursor, (uint64_t)status->st_atim.tv_nsec);
+	naos_cursor_put_u64(&cursor, (uint64_t)status->st_mtim.tv_sec);
+	naos_cursor_put_u64(&cursor, (uint64_t)status->st_mtim.tv_nsec);
+	(void)!fsetxattr(fd, TIMES_ATTRIBUTE, value, sizeof(value), 0); /* a file system without attributes: as good as it goes */
+}
+
+void naos_metadata_put_times_back(int fd)
+{
+	uint8_t value[32];
+	struct timespec times[2];
+	if (fgetxattr(fd, TIMES_ATTRIBUTE, value, sizeof(value)) != (ssize_t)sizeof(value))
+		return;
+	struct naos_cursor cursor = naos_cursor_reader(value, sizeof(value));
+	for (unsigned i = 0; i < 2; i++) {
+		times[i].tv_sec = (time_t)naos_cursor_get_u64(&cursor);
+		times[i].tv_nsec = (long)naos_cursor_get_u64(&cursor);
+	}
+	if (futimens(fd, times) == 0)
+		(void)!fremovexattr(fd, TIMES_ATTRIBUTE);
 }

@@ -26,4 +26,9 @@ int naos_metadata_copy_at(const struct stat *status, int dir_fd, const char *bas
 /* Whether `copy` has the time of change of `original`, as far as its file system keeps it. */
 bool naos_metadata_same_time(const struct stat *original, const struct stat *copy);
 
+/* Work in place (rewrapping) changes a file's times although its content stays.  They are noted in the attribute user.naos.times
+ * first, so that a run that was killed can't lose them, and put back by the run or the next one. */
+void naos_metadata_note_times(int fd, const struct stat *status);
+void naos_metadata_put_times_back(int fd); /* does nothing if none are noted */
+
 #endif

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "seal/metadata.h"
+
 /* One file on its way. */
 struct job {
 	struct naos_tree_file *file;
@@ -43,7 +45,7 @@ static bool is_current(const struct naos_sealed_info *info, const struct naos_me
 	       (!info->attribute.used || memcmp(info->attribute.raw, slot->raw, sizeof(slot->raw)) == 0);
 }
 
-/* With repair: current by what can be seen, and every copy opens and is authentic. */
+/* With repair: current by what can be seen, every copy opens and is authentic, and the file was closed. */
 static bool is_sound(const struct naos_rewrap *rewrap, struct naos_tree_file *file)
 {
 	const struct naos_fek_source source = naos_filesets_source(rewrap->sets, rewrap->set, &file->info);
@@ -53,8 +55,10 @@ static bool is_sound(const struct naos_rewrap *rewrap, struct naos_tree_file *fi
 	if (!file->info.attribute.used || fd < 0 || naos_store_posix(fd, file->shown, &store, NULL) != 0)
 		return false;
 	(void)naos_fd_steal(&fd);
-	return naos_sealed_file_open(store, NAOS_SEALED_READ, &source, &sealed, NULL) == 0 &&
-	       naos_sealed_file_close(sealed, false, NULL) == 0;
+	if (naos_sealed_file_open(store, NAOS_SEALED_READ, &source, &sealed, NULL) != 0)
+		return false;
+	bool clean = naos_sealed_file_clean(sealed);
+	return naos_sealed_file_close(sealed, false, NULL) == 0 && clean;
 }
 
 /* The probe's descriptor reads only.  An owner's read-only file is made writable for a moment. */
@@ -77,6 +81,7 @@ static int open_for_writing(struct job *job, struct naos_error *err)
 	file->fd = fd;
 	if (fstat(fd, &opened) != 0 || opened.st_ino != job->status.st_ino || opened.st_dev != job->status.st_dev)
 		return naos_error_set(err, NAOS_E_CHANGED, "%s was replaced meanwhile", file->shown);
+	naos_metadata_note_times(fd, &job->status);
 	return 0;
 }
 
@@ -100,6 +105,7 @@ static void put_back(struct job *job)
 	if (job->fd < 0)
 		return;
 	(void)!futimens(job->fd, times);
+	naos_metadata_put_times_back(job->fd); /* the same, and forgets the note */
 	if (job->lent_write)
 		(void)!fchmod(job->fd, job->status.st_mode & 07777);
 	naos_close_descriptor(&job->fd);
@@ -152,6 +158,8 @@ static bool select_file(const struct naos_rewrap *rewrap, struct naos_tree_file 
 	char id[NAOS_UUID_TEXT_BYTES];
 	const struct naos_fileset *set = rewrap->set;
 	int rc = err.code;
+	if (file->fd >= 0)
+		naos_metadata_put_times_back(file->fd); /* of a run that was killed */
 	if (rc == 0 && !set && (rc = naos_filesets_of_file(rewrap->sets, &file->info.header.fileset_id, &set, &err)) != 0)
 		(void)naos_error_prefix(&err, rc, "%s", file->shown);
 	if (rc == 0 && !naos_uuid_equal(&set->id, &file->info.header.fileset_id))

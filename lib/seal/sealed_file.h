@@ -73,6 +73,8 @@ uint64_t naos_sealed_file_size(struct naos_sealed_file *file);
 const struct naos_sealed_header *naos_sealed_file_header(const struct naos_sealed_file *file);
 bool naos_sealed_file_recovered(const struct naos_sealed_file *file);
 bool naos_sealed_file_clean(const struct naos_sealed_file *file);
+/* False: no hole of a whole group; there may still be short ones. */
+bool naos_sealed_file_sparse(const struct naos_sealed_file *file);
 struct naos_store *naos_sealed_file_store(struct naos_sealed_file *file); /* borrowed */
 
 /* Up to `bytes` from offset; fewer only at the end of the file.  On failure the buffer holds no plaintext and no ciphertext. */

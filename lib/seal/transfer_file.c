@@ -208,7 +208,8 @@ static int open_file(struct naos_transfer_worker *worker, int from, const struct
 	if (rc != 0)
 		(void)naos_error_prefix(err, rc, "%s", place->shown);
 	if (rc == 0)
-		rc = naos_copy_out(worker->buffer, sealed, draft.fd, false, place->shown, run->tally, err);
+		rc = naos_copy_out(worker->buffer, sealed, naos_copy_is_dense(sealed, from), draft.fd, false, place->shown,
+				   run->tally, err);
 	int closed = naos_sealed_file_close(sealed, false, rc == 0 ? err : NULL);
 	rc = rc ? rc : closed;
 	if (rc == 0)
@@ -335,7 +336,7 @@ int naos_transfer_to_stream(struct naos_transfer_worker *worker, const char *sou
 	if (rc != 0)
 		return rc;
 	uint64_t size = naos_sealed_file_size(sealed);
-	rc = naos_copy_out(worker->buffer, sealed, to, true, "standard output", run->tally, err);
+	rc = naos_copy_out(worker->buffer, sealed, false, to, true, "standard output", run->tally, err);
 	int closed = naos_sealed_file_close(sealed, false, rc == 0 ? err : NULL);
 	rc = rc ? rc : closed;
 	if (rc == 0)

@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trees to seal, and how to compare them."""
+import contextlib
+import glob
 import os
 import pathlib
 import random
+import shutil
 import stat
+import subprocess
+
+import pytest
+
+from conftest import NAOS
 
 MAGIC = b"NAOSSF1\n"
 TEXT = b"GATTACA and the quick brown fox\n"
@@ -75,3 +83,97 @@ def same_tree(left, right):
 def sealed(path):
     """True for a sealed file by its first bytes."""
     return pathlib.Path(path).read_bytes()[:8] == MAGIC
+
+
+@contextlib.contextmanager
+def file_system(where, kind, *options):
+    """A file system in memory, mounted at `where`; skips where that can't be."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    where.mkdir()
+    done = subprocess.run(["mount", "-t", kind, *options, kind, where], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"{kind} can't be mounted here")
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", where], check=True)
+
+
+def temporaries(*roots):
+    return [path for root in roots for path in pathlib.Path(root).rglob(".*.naos-????????")]
+
+
+class Killer:
+    """Kills naos at random moments and looks at what it leaves."""
+
+    def __init__(self, sets, directory, seed):
+        self.sets, self.dir, self.dice = sets, directory, random.Random(seed)
+        self.source, self.sealed, self.back = directory / "source", directory / "sealed", directory / "back"
+        make_tree(self.source)
+        (self.source / "large").write_bytes(content(24 << 20))
+        for i in range(150):
+            (self.source / f"deep/small-{i}").write_bytes(content(3000, i))
+
+    def kill(self, *words):
+        """True if it was killed before its end."""
+        process = subprocess.Popen([NAOS, *map(str, words)], env=self.sets.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            process.wait(self.dice.random() * self.dice.choice((0.05, 0.15, 0.4)))
+            return False
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return True
+
+    def whole_sealed_files(self):
+        if self.sealed.exists():
+            self.sets.ok("verify", self.sealed)
+
+    def whole_plain_files(self):
+        for path in self.back.rglob("*") if self.back.exists() else ():
+            if path.is_file() and not path.is_symlink() and path not in temporaries(self.back):
+                assert path.read_bytes() == (self.source / path.relative_to(self.back)).read_bytes(), path
+        for path in temporaries(self.back):  # private until complete
+            stem = path.name[1:-len(".naos-12345678")]  # of a long name only the beginning
+            original = (self.source / path.relative_to(self.back)).with_name(stem)
+            original = original if original.exists() else next(original.parent.glob(glob.escape(stem) + "*"))
+            assert path.stat().st_mode & 0o077 == 0 or path.read_bytes() == original.read_bytes(), path
+
+    def seal_round(self):
+        shutil.rmtree(self.sealed, ignore_errors=True)
+        killed = self.kill("seal", "-f", "genomes", self.source, self.sealed)
+        self.whole_sealed_files()
+        self.sets.ok("seal", "-f", "genomes", self.source, self.sealed)
+        assert temporaries(self.sealed) == []
+        return killed
+
+    def open_round(self):
+        shutil.rmtree(self.back, ignore_errors=True)
+        killed = self.kill("open", self.sealed, self.back)
+        self.whole_plain_files()
+        if self.dice.random() < 0.5:
+            self.sets("verify", "--clean", self.back)
+            assert temporaries(self.back) == []
+        self.sets.ok("open", self.sealed, self.back)
+        assert temporaries(self.back) == []
+        same_tree(self.source, self.back)
+        return killed
+
+    def rewrap_round(self):
+        self.sets.ok("key", "rotate", "genomes")
+        killed = self.kill("rewrap", self.sealed)
+        self.whole_sealed_files()
+        done = self.sets("rewrap", "--repair", self.sealed)
+        assert done.returncode == 0, done.stderr
+        versions = {slot["version"] for info in self.sets.json("info", self.sealed) for slot in info["slots"]}
+        assert len(versions) == 1
+        self.sets.ok("verify", self.sealed)
+        return killed
+
+    def campaign(self, rounds):
+        self.sets.ok("seal", "-f", "genomes", self.source, self.sealed)
+        killed = sum(self.dice.choice((self.seal_round, self.open_round, self.rewrap_round))() for _ in range(rounds))
+        assert killed >= rounds // 4, f"only {killed} of {rounds} runs were hit"
+        self.sets.ok("verify", "--clean", self.sealed)
+        assert temporaries(self.source, self.sealed, self.back) == []
