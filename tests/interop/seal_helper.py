@@ -99,3 +99,19 @@ def lay_out(folder, name, target):
             file.write(pages[at + 8:at + 8 + 4096])
         file.truncate(struct.unpack_from("<Q", pages, len(pages) - 8)[0])
     return target
+
+
+def flipped_bits_disagree(library, name, stride):
+    """Bits of a golden file and its attribute, every stride-th, that are not refused by both readers with the same code."""
+    row = next(row for row in rows(GOLDEN) if row.name == name)
+    parts = [bytearray((GOLDEN / f"{name}.sealed").read_bytes()), bytearray(attribute_of(GOLDEN, name))]
+    wrong = []
+    for part in parts:
+        for bit in range(0, 8 * len(part), stride):
+            part[bit // 8] ^= 1 << bit % 8
+            image, attribute = map(bytes, parts)
+            ours, theirs = library.image(image, row.fek, attribute), independent(image, row.fek, attribute)
+            if ours.stage == "ok" or (ours.stage, ours.code) != (theirs.stage, theirs.code):
+                wrong.append((bit, ours, theirs))
+            part[bit // 8] ^= 1 << bit % 8
+    return wrong

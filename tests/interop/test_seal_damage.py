@@ -9,7 +9,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 
 from damage_sealed import Cases  # noqa: E402
-from seal_helper import GOLDEN, Library, attribute_of, independent, lay_out, rows  # noqa: E402
+from seal_helper import GOLDEN, Library, attribute_of, flipped_bits_disagree, independent, lay_out, rows  # noqa: E402
 
 FEKS = {row.name: row.fek for row in rows(GOLDEN)}
 
@@ -50,3 +50,9 @@ def test_independent_reader_agrees(cases, library):
         if theirs._replace(text="") != ours._replace(text=""):
             wrong.append((case.name, theirs, ours))
     assert not wrong, "\n".join(map(str, wrong))
+
+
+@pytest.mark.parametrize("name", ["short-last-chunk", "truncated"])
+def test_flipped_bits_are_refused_by_both(name, library):
+    """A sample; test_seal_bits.py tries all of them."""
+    assert flipped_bits_disagree(library, name, stride=101) == []

@@ -1,7 +1,8 @@
 /* Every bit of a sealed file counts: bits flipped, files cut at every length, parts exchanged and zeroed.  A damaged file is
  * refused; one that was not sealed may read as an older text where nothing was flushed since, never as anything else.
- * With --slow all eight bits of each byte are tried, else one.  Of files that were not sealed fewer: their reader waits before it
- * calls something damaged, because a writer might be at work.  SPDX-License-Identifier: Apache-2.0 */
+ * With --slow all eight bits of each byte are tried, else one.  SPDX-License-Identifier: Apache-2.0 */
+#include <time.h>
+
 #include "unit.h"
 
 #include "memory_store.h"
@@ -11,6 +12,12 @@
 static struct naos_error err;
 static bool slow;
 static uint64_t random_state = 88172645463325252u;
+
+/* Nobody writes these files while they are read: their reader need not wait before it looks again. */
+int nanosleep(const struct timespec *time, struct timespec *left)
+{
+	return 0;
+}
 
 static uint64_t next_random(void)
 {
@@ -127,18 +134,12 @@ static void refused(struct sample *s, const char *what)
 		fail_msg("%s is not noticed", what);
 }
 
-/* How far to go on: what opening refuses is refused at once, the rest of a file that is not sealed costs time. */
-static size_t stride(const struct sample *s, size_t offset)
-{
-	return s->clean || offset < NAOS_FIRST_SECTORS_OFFSET ? 1 : slow ? 13 : 211;
-}
-
 static void flip_bits(struct sample *s, uint8_t *data, size_t bytes, const char *name)
 {
 	char what[100];
-	for (size_t i = 0; i < bytes; i += stride(s, i))
+	for (size_t i = 0; i < bytes; i++)
 		for (unsigned bit = 0; bit < 8; bit++) {
-			if ((!slow || !s->clean) && bit != (i * 5 + i / 8) % 8)
+			if (!slow && bit != (i * 5 + i / 8) % 8)
 				continue;
 			(void)snprintf(what, sizeof(what), "bit %u of byte %zu of the %s", bit, i, name);
 			data[i] ^= (uint8_t)(1u << bit);
@@ -151,7 +152,7 @@ static void cut(struct sample *s)
 {
 	size_t bytes = s->memory.bytes;
 	char what[100];
-	for (size_t length = 0; length < bytes; length += slow || length + 9 > bytes ? stride(s, length) : s->clean ? 17 : 511) {
+	for (size_t length = 0; length < bytes; length += slow || length % 512 == 0 || length + 9 > bytes ? 1 : 17) {
 		s->memory.bytes = length;
 		(void)snprintf(what, sizeof(what), "a cut at byte %zu", length);
 		refused(s, what);
@@ -236,9 +237,8 @@ static void damage_all(void (*make)(struct sample *s))
 	cut(s);
 	lengthen(s);
 	exchange(s, 4096);
-	if (s->clean || slow)
-		exchange(s, 512);
-	if (s->clean && slow)
+	exchange(s, 512);
+	if (slow)
 		exchange(s, 256);
 	assert_true(reads(s, "undamaged"));
 	memory_file_free(&s->memory);
