@@ -1,4 +1,4 @@
-/* naos key create, list, show, activate, rotate, revoke, destroy.  SPDX-License-Identifier: Apache-2.0 */
+/* naos key create, list, show, activate, rotate, revoke, destroy, approve.  SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -311,7 +311,7 @@ static int confirm_destruction(const struct naos_invocation *invocation, const s
 	return naos_confirm(question, mek->name, err);
 }
 
-static int run_destroy(struct naos_invocation *invocation, struct naos_error *err)
+static int destroy_as(struct naos_invocation *invocation, const char *action, struct naos_error *err)
 {
 	naos_autoprovider struct naos_provider *provider = NULL;
 	naos_cleanup(close_log) struct naos_audit_log *log = NULL;
@@ -333,16 +333,33 @@ static int run_destroy(struct naos_invocation *invocation, struct naos_error *er
 	if (rc != 0)
 		return rc;
 	object_name(&mek, object);
-	rc = naos_admin_record(log, "key.destroy", object, 0, err);
+	rc = naos_admin_record(log, action, object, 0, err);
 	if (rc == 0)
-		rc = finish(log, "key.destroy", object, naos_mek_destroy(provider, mek.name, mek.version, err), err);
-	if (rc == 0)
-		rc = find_version(provider, mek.name, mek.version, &mek, err);
+		rc = finish(log, action, object, naos_mek_destroy(provider, mek.name, mek.version, err), err);
+	mek.state = NAOS_MEK_DESTROYED; /* a KMIP server may not show it any more */
+	mek.changed_unix_s = time(NULL);
 	return rc ? rc : print_key(invocation, &mek, "destroyed", err);
+}
+
+static int run_destroy(struct naos_invocation *invocation, struct naos_error *err)
+{
+	return destroy_as(invocation, "key.destroy", err);
 }
 
 const struct naos_command naos_command_key_destroy = {
 	.path = "key destroy", .operands = "NAME", .summary = "End a deactivated or revoked version for ever (--key-version)",
 	.example = "naos key destroy genomes --key-version 1", .min_operands = 1, .max_operands = 1, .options = destroy_options,
 	.run = run_destroy,
+};
+
+/* A key manager that asks for several people counts each one's request to destroy: to approve is to ask too. */
+static int run_approve(struct naos_invocation *invocation, struct naos_error *err)
+{
+	return destroy_as(invocation, "key.approve", err);
+}
+
+const struct naos_command naos_command_key_approve = {
+	.path = "key approve", .operands = "NAME", .summary = "Second the destruction of a version that somebody else asked for (--key-version)",
+	.example = "naos key approve genomes --key-version 1", .min_operands = 1, .max_operands = 1, .options = destroy_options,
+	.run = run_approve,
 };

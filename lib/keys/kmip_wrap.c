@@ -3,7 +3,6 @@
 #include <string.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/rand.h>
 
 #include "keys/kmip_state.h"
 
@@ -41,6 +40,7 @@ static const struct naos_kmip_cryptographic_parameters gcm = {
 	.block_cipher_mode = NAOS_KMIP_MODE_GCM,
 	.cryptographic_algorithm = NAOS_KMIP_ALGORITHM_AES,
 	.tag_length = { .present = true, .value = TAG_BYTES },
+	.random_iv = { .present = true, .value = true },
 	.iv_length = { .present = true, .value = 8 * IV_BYTES },
 };
 
@@ -49,7 +49,6 @@ struct crossing {
 	struct naos_wrap_item *item;
 	struct naos_kmip_row row;
 	uint8_t associated[NAOS_BLOB_ASSOCIATED_BYTES];
-	uint8_t iv[IV_BYTES];
 	uint8_t *text; /* in the batch's secret: key || digest, or (quirk, before 1.4) IV, ciphertext and tag in a row */
 	size_t text_bytes;
 };
@@ -85,12 +84,10 @@ static int prepare_wrap(const struct naos_kmip_row *row, struct crossing *crossi
 	memcpy(crossing->text, naos_secret_view(item->key), key_bytes); /* lint-ok: from slab to slab */
 	crossing->text_bytes = key_bytes + DIGEST_BYTES;
 	crossing->row = *row;
-	if (RAND_bytes(crossing->iv, sizeof(crossing->iv)) != 1)
-		return naos_error_set(err, NAOS_E_SYSTEM, "the random generator failed");
 	return digest(crossing->associated, crossing->text + key_bytes, err);
 }
 
-/* What the server made of the key: IV, ciphertext and tag, wherever this server puts them. */
+/* The server makes the IV: whoever chooses it could decrypt without the right to.  What it made of the key: IV, ciphertext and tag, wherever this server puts them. */
 static int take_wrapped(const struct kmip *k, uint32_t version, const struct naos_kmip_response_item *answer,
 		struct crossing *crossing,
 			struct naos_error *err)
@@ -98,8 +95,6 @@ static int take_wrapped(const struct kmip *k, uint32_t version, const struct nao
 	const struct naos_kmip_crypt_response *crypt = &answer->payload.encrypt;
 	struct naos_blob *blob = &crossing->item->blob;
 	struct naos_kmip_bytes iv = crypt->iv_counter_nonce, data = crypt->data, tag = crypt->tag;
-	if (iv.bytes == 0)
-		iv = naos_kmip_bytes(crossing->iv, IV_BYTES);
 	if (k->iv_in_data && data.bytes > IV_BYTES) {
 		iv = naos_kmip_bytes(data.data, IV_BYTES);
 		data = naos_kmip_bytes(data.data + IV_BYTES, data.bytes - IV_BYTES);
@@ -135,7 +130,6 @@ static int wrap_some(struct kmip *k, uint32_t version, struct crossing *crossing
 				.unique_identifier = naos_kmip_text(crossings[i].row.uid),
 				.cryptographic_parameters = &gcm,
 				.data = naos_kmip_bytes(crossings[i].text, crossings[i].text_bytes),
-				.iv_counter_nonce = naos_kmip_bytes(crossings[i].iv, IV_BYTES),
 				.additional_data = version >= NAOS_KMIP_1_4 ? naos_kmip_bytes(crossings[i].associated,
 						NAOS_BLOB_ASSOCIATED_BYTES) :
 									      naos_kmip_bytes(NULL, 0),

@@ -186,7 +186,7 @@ def request(*items, version="1.4", **header):
     fields.append(leaf("BatchCount", "Integer", len(items)))
     batch = []
     for number, item in enumerate(items):
-        identifier = [data("UniqueBatchItemID", bytes([number]))] if len(items) > 1 else []
+        identifier = [data("UniqueBatchItemID", number.to_bytes(1 if number < 256 else 4, "big"))] if len(items) > 1 else []
         batch.append(structure("BatchItem", leaf("Operation", "Enumeration", item.value), *identifier,
                                structure("RequestPayload", *item.items)))
     return structure("RequestMessage", structure("RequestHeader", *fields), *batch)
