@@ -359,7 +359,8 @@ static int run_approve(struct naos_invocation *invocation, struct naos_error *er
 }
 
 const struct naos_command naos_command_key_approve = {
-	.path = "key approve", .operands = "NAME", .summary = "Second the destruction of a version that somebody else asked for (--key-version)",
+	.path = "key approve", .operands = "NAME",
+	.summary = "Second the destruction of a version that somebody else asked for (--key-version)",
 	.example = "naos key approve genomes --key-version 1", .min_operands = 1, .max_operands = 1, .options = destroy_options,
 	.run = run_approve,
 };

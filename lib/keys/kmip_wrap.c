@@ -87,7 +87,8 @@ static int prepare_wrap(const struct naos_kmip_row *row, struct crossing *crossi
 	return digest(crossing->associated, crossing->text + key_bytes, err);
 }
 
-/* The server makes the IV: whoever chooses it could decrypt without the right to.  What it made of the key: IV, ciphertext and tag, wherever this server puts them. */
+/* What the server made of the key: IV, ciphertext and tag, wherever this server puts them.  The IV is the server's: a client that
+ * may choose it could decrypt without the right to. */
 static int take_wrapped(const struct kmip *k, uint32_t version, const struct naos_kmip_response_item *answer,
 		struct crossing *crossing,
 			struct naos_error *err)
