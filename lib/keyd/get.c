@@ -116,9 +116,15 @@ static int fill_answer(struct naos_call *call, const struct naos_object *object,
 	if (object->length_bits)
 		a->block.cryptographic_length = naos_kmip_integer(object->length_bits);
 	if (wrapping_object) {
-		if (wrap(call, wrapping_object, request->wrapping, value, &a->block.wrapped) != 0)
+		struct naos_kmip_bytes wrapped;
+		if (wrap(call, wrapping_object, request->wrapping, value, &wrapped) != 0)
 			return -1;
-		a->block.value = NULL;
+		if (request->wrapping->encoding_option == NAOS_KMIP_ENCODING_OPTION_NO_ENCODING) {
+			a->value.material = wrapped; /* only the key bytes are wrapped: the structure around them stays */
+		} else {
+			a->block.wrapped = wrapped;
+			a->block.value = NULL;
+		}
 		a->information = *request->wrapping->encryption_key;
 		a->information.unique_identifier = naos_kmip_text(wrapping_object->uid);
 		a->wrapping = (struct naos_kmip_key_wrapping_data){ .wrapping_method = NAOS_KMIP_WRAPPING_METHOD_ENCRYPT,

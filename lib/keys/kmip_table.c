@@ -80,15 +80,15 @@ static int by_name_and_version(const void *left, const void *right)
 	return order ? order : l->mek.version < r->mek.version ? -1 : l->mek.version > r->mek.version;
 }
 
-/* Several active versions stand in a server that knows nothing of ours: all but the newest are superseded. */
+/* Several active versions stand in a server that knows nothing of ours: one is superseded by any newer one that is not still
+ * being made, also by one that was revoked since. */
 static void settle(struct naos_kmip_table *table)
 {
 	qsort(table->rows, table->count, sizeof(*table->rows), by_name_and_version);
 	for (size_t i = table->count; i-- > 0;) {
 		struct naos_mek *mek = &table->rows[i].mek;
-		for (size_t j = i + 1; mek->state == NAOS_MEK_ACTIVE && j < table->count && strcmp(table->rows[j].mek.name,
-				mek->name) == 0; j++)
-			if (table->rows[j].mek.state == NAOS_MEK_ACTIVE)
+		for (size_t j = i + 1; mek->state == NAOS_MEK_ACTIVE && j < table->count && strcmp(table->rows[j].mek.name, mek->name) == 0; j++)
+			if (table->rows[j].mek.state != NAOS_MEK_PRE_ACTIVE)
 				mek->state = NAOS_MEK_DEACTIVATED;
 	}
 }
