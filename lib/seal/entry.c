@@ -231,10 +231,10 @@ static int scan(struct naos_sealed_file *file, uint64_t *ret_size, struct naos_e
 			if (next > group) {
 				chunk = naos_layout_first(next);
 				size = chunk * NAOS_CHUNK_BYTES;
-				if (size > file->state.size) {
+				if (size > file->state.size)
 					size = file->state.size;
-					break;
-				} /* at a border exactly the next group may hold more, written since */
+				if (naos_layout_chunks(size) < chunk)
+					break; /* else the next group may hold more, written since */
 			}
 		}
 		int rc = naos_file_pick(file, view, chunk, file->state.size, &entry, &present, NULL, err);

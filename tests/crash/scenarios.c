@@ -25,6 +25,7 @@ static const struct script {
 	{ "extended over groups by the map", "w0+0,2000 f t120+7 f w30 w30 f w2 c o w19 f w70 c" },
 	{ "a write behind the end", "w0+0,100 w70+50,10 f w20 w69 c o w118+5,5 f c" },
 	{ "a write behind the end, at a border", "w6 w66-68 f c o t114 w114 c" },
+	{ "a write behind a hole that ends short", "w0 t65+4095 w66+1689,846 f w67 f c" },
 	{ "a hole filled and not flushed", "w0 t80 f c o w30 w40 w31 c" },
 	{ "truncated and grown", "w0-3 f t2+500 w2 f t1 f t3+900 f t0 w0 c" },
 	{ "truncated inside a group", "w0-4 f t3 f w3 c" },
@@ -276,9 +277,58 @@ static void two_writers(struct checker *checker, bool die)
 	disk_free(disk);
 }
 
+/* A writer dies in a truncation at its n-th change; the other one appends over the place, through the end of a group. */
+static void dying_truncation(struct checker *checker, unsigned changes)
+{
+	static const char *const words[] = { "w0-20", "w40", "f" }, *const after[] = { "w10-15", "w16-17", "w18", "f", "w19-41", "f" };
+	struct disk *disk = disk_new();
+	struct pair pair = { .checker = checker, .disk = disk };
+	struct op op;
+	uint8_t fill = 1;
+	checker_watch(checker, disk);
+	pair.checker_hook = disk->hook;
+	pair.files[0] = checker_create(checker, disk, NAOS_SEALED_SHARED);
+	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(words); i++)
+		if (op_parse(words[i], fill += 17, &op))
+			(void)checker_do(checker, &pair.files[0], disk, &op, false);
+	pair.files[1] = checker_open(checker, disk, NAOS_SEALED_SHARED);
+	pair.turn = 1;
+	pair.left = changes;
+	disk->hook = pair_hook;
+	disk->context = &pair;
+	(void)op_parse("t10", 0, &op);
+	if (checker_do(checker, &pair.files[1], disk, &op, true) != 0 || pair.left == 0)
+		writer_died(&pair);
+	pair.turn = 0;
+	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(after); i++) {
+		if (op_parse(after[i], fill += 17, &op))
+			(void)checker_do(checker, &pair.files[0], disk, &op, false);
+		disk->hook = NULL;
+		checker_compare(checker, pair.files[0], disk);
+		disk->hook = pair_hook;
+		disk->context = &pair;
+	}
+	disk->hook = NULL;
+	for (int i = 1; i >= 0; i--)
+		if (pair.files[i])
+			checker_leave(pair.files[i]);
+	disk_free(disk);
+}
+
 static uint64_t run_writers(uint64_t seed, unsigned rounds)
 {
 	uint64_t states = 0;
+	for (unsigned changes = 1; changes < 8; changes++) {
+		struct checker checker;
+		checker_init(&checker, seed + changes);
+		fail_at("a writer dies at change %u of a truncation", changes);
+		checker.limit = 4;
+		checker.depth = 1;
+		checker.shared = true;
+		dying_truncation(&checker, changes);
+		states += checker.states;
+		checker_free(&checker);
+	}
 	for (unsigned i = 0; i < rounds; i++) {
 		struct checker checker;
 		checker_init(&checker, seed * 7368787 + i);
