@@ -13,11 +13,11 @@ RECORDS = {"header": 0, "states": 1, "fek-slot": 2, "sector": 3, "map": 4}
 # name: golden file, options, pages that are kept (None: all)
 FILES = {
     "one-byte": ("one-byte", AUTHENTIC, {0}),
-    "versions": ("many-versions", AUTHENTIC | WRITE, {0}),
+    "versions": ("many-versions", AUTHENTIC, {0}),
     "truncated": ("truncated", AUTHENTIC | WRITE | FULL, {0}),
     "holes": ("groups-with-holes", AUTHENTIC | WRITE, {0, 19}),
     "unclean": ("unclean-overwritten", WRITE, {0, 2}),
-    "crashed": ("unclean-crashed", AUTHENTIC | WRITE, {0}),
+    "crashed": ("unclean-crashed", AUTHENTIC, {0}),
     "two-keys": ("two-fek-slots", AUTHENTIC, {0}),
 }
 
