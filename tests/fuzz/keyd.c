@@ -64,7 +64,7 @@ static bool make_token(void)
 static void start(void)
 {
 	char uri[256], store[128], audit[128], text[2048];
-	struct naos_config *config = NULL;
+	naos_autoconfig struct naos_config *config = NULL;
 	struct naos_audit_log *log = NULL;
 	struct naos_hsm *hsm = NULL;
 	struct naos_error err = NAOS_ERROR_INIT;
