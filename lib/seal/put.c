@@ -337,7 +337,7 @@ static int place(struct naos_sealed_file *file, struct batch *batch, struct naos
 		naos_sector_pair(step->sector, step->change->chunk)[step->entry.seq & 1] = step->entry;
 		step->sector->absent = false;
 		if (step->trim)
-			naos_seen_put(&file->trim, step->change->chunk, &step->entry);
+			file->untidy |= !naos_seen_put(&file->trim, step->change->chunk, &step->entry); /* recovery gives back the rest */
 		else
 			naos_seen_remove(&file->trim, step->change->chunk);
 		order |= step->wait;

@@ -34,18 +34,21 @@ static bool grow(struct naos_seen *seen)
 	return true;
 }
 
-void naos_seen_put(struct naos_seen *seen, uint64_t chunk, const struct naos_entry *entry)
+bool naos_seen_put(struct naos_seen *seen, uint64_t chunk, const struct naos_entry *entry)
 {
 	if (seen->flushes == 0)
 		seen->flushes = 1;
+	bool kept = true;
 	if (seen->used * 4 >= seen->room * 3 && !grow(seen)) {
 		if (seen->room == 0)
-			return;
+			return false;
 		naos_seen_clear(seen);
+		kept = false;
 	}
 	struct naos_seen_row *row = lookup(seen, chunk);
 	seen->used += row->stamp == 0;
 	*row = (struct naos_seen_row){ .chunk = chunk, .stamp = seen->flushes, .entry = *entry };
+	return kept;
 }
 
 const struct naos_seen_row *naos_seen_find(const struct naos_seen *seen, uint64_t chunk)

@@ -20,8 +20,8 @@ struct naos_seen {
 	uint64_t flushes; /* begun so far + 1 */
 };
 
-/* Enters or replaces.  Drops everything when the table is full or memory is short. */
-void naos_seen_put(struct naos_seen *seen, uint64_t chunk, const struct naos_entry *entry);
+/* Enters or replaces.  False if everything else was dropped for it (the table is full, or memory is short). */
+bool naos_seen_put(struct naos_seen *seen, uint64_t chunk, const struct naos_entry *entry);
 const struct naos_seen_row *naos_seen_find(const struct naos_seen *seen, uint64_t chunk);
 void naos_seen_remove(struct naos_seen *seen, uint64_t chunk);
 /* A flush has ended: what was entered before is durable. */
