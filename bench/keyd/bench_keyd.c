@@ -81,7 +81,8 @@ static int report(struct worker *workers, size_t count, size_t batch, double sec
 	double cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 	printf("{\"connections\": %zu, \"batch\": %zu, \"wraps\": %llu, \"seconds\": %.3f, \"wraps_per_s\": %.0f, \"client_cpu_s\": %.3f, "
 	       "\"p50_us\": %u, \"p99_us\": %u, \"max_us\": %u}\n",
-	       count, batch, (unsigned long long)wraps, seconds, (double)wraps / seconds, cpu, all[used / 2], all[used * 99 / 100], all[used - 1]);
+	       count, batch, (unsigned long long)wraps, seconds, (double)wraps / seconds, cpu, all[used / 2],
+			all[used * 99 / 100], all[used - 1]);
 	free(all);
 	return 0;
 }
@@ -96,7 +97,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	for (size_t i = 0; i < count; i++) { /* a provider each: so many connections, from the start */
-		workers[i] = (struct worker){ .name = argv[2], .batch = batch, .samples_us = calloc(MAX_SAMPLES, sizeof(uint32_t)) };
+		workers[i] = (struct worker){ .name = argv[2], .batch = batch, .samples_us = calloc(MAX_SAMPLES,
+				sizeof(uint32_t)) };
 		struct naos_mek *meks = NULL;
 		size_t found;
 		if (!workers[i].samples_us || naos_provider_open(argv[1], NULL, &workers[i].provider, &err) != 0 ||
