@@ -176,6 +176,7 @@ def test_a_crash_of_the_front_exposes_neither_pin_nor_key(keyd, tmp_path):
             sealed = client.ok(encrypt(uid, text))
             back = client.ok(decrypt(uid, get_bytes(sealed, "Data"), iv=get_bytes(sealed, "IVCounterNonce"), tag=get_bytes(sealed, "AuthenticatedEncryptionTag")))
             assert get_bytes(back, "Data") == text
+            client.works()  # the answer before is let go of only after it was sent
             pid = keyd.process.pid
             limits = pathlib.Path(f"/proc/{pid}/limits").read_text()
             assert re.search(r"Max core file size +0 +0", limits)
