@@ -107,8 +107,7 @@ void checker_attack(struct checker *checker, struct disk *disk, struct attack_co
 			continue;
 		}
 		for (unsigned first = 0; first < NAOS_CHUNK_BYTES; first += NAOS_SECTOR_BYTES)
-			judge(&attack, replace(&attack, page, old, first, NAOS_SECTOR_BYTES),
-			      page == 0 && first >= NAOS_STATE_OFFSET && first < NAOS_STATE_OFFSET + STATE_BYTES, true, page);
+			judge(&attack, replace(&attack, page, old, first, NAOS_SECTOR_BYTES), false, true, page); /* one state slot, too */
 		if (page == 0)
 			judge(&attack, replace(&attack, 0, old, NAOS_STATE_OFFSET, STATE_BYTES), true, true, 0);
 	}
