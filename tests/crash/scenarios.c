@@ -277,58 +277,70 @@ static void two_writers(struct checker *checker, bool die)
 	disk_free(disk);
 }
 
-/* A writer dies in a truncation at its n-th change; the other one appends over the place, through the end of a group. */
-static void dying_truncation(struct checker *checker, unsigned changes)
+/* Two writers by script: the digit says who; with ! the writer dies at its n-th change of that operation. */
+static const char *const pair_scripts[] = {
+	"0w0-20 0w40 0f 1!t10 0w10-15 0w16-17 0w18 0f 0w19-41 0f", /* appends over what a truncation left, through the end of a group */
+	"0w0-20 0w40 0f 1!t25+9 0w25-30 1f 0w40 0f",
+	"0w0 0f 1!t120 0w1-3 0w30 0f",
+	"0w0 0t70 0w30 1t10 1t70 0f 1w31 1f 0w32 0f", /* a group that 0 filled is cut off by 1, and a hole again */
+	"0w0 0t70 1w30 0t40+7 1t90 0w35 0f 1f",
+};
+
+static void run_pair_script(struct checker *checker, const char *script, unsigned death)
 {
-	static const char *const words[] = { "w0-20", "w40", "f" }, *const after[] = { "w10-15", "w16-17", "w18", "f", "w19-41", "f" };
 	struct disk *disk = disk_new();
 	struct pair pair = { .checker = checker, .disk = disk };
+	char words[200], *rest = words, *word;
 	struct op op;
 	uint8_t fill = 1;
+	(void)snprintf(words, sizeof(words), "%s", script);
 	checker_watch(checker, disk);
 	pair.checker_hook = disk->hook;
 	pair.files[0] = checker_create(checker, disk, NAOS_SEALED_SHARED);
-	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(words); i++)
-		if (op_parse(words[i], fill += 17, &op))
-			(void)checker_do(checker, &pair.files[0], disk, &op, false);
-	pair.files[1] = checker_open(checker, disk, NAOS_SEALED_SHARED);
-	pair.turn = 1;
-	pair.left = changes;
-	disk->hook = pair_hook;
-	disk->context = &pair;
-	(void)op_parse("t10", 0, &op);
-	if (checker_do(checker, &pair.files[1], disk, &op, true) != 0 || pair.left == 0)
-		writer_died(&pair);
-	pair.turn = 0;
-	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(after); i++) {
-		if (op_parse(after[i], fill += 17, &op))
-			(void)checker_do(checker, &pair.files[0], disk, &op, false);
-		disk->hook = NULL;
-		checker_compare(checker, pair.files[0], disk);
+	while ((word = strsep(&rest, " ")) != NULL) {
+		bool dies = word[1] == '!';
+		unsigned who = word[0] == '1';
+		fail_at("two writers, \"%s\", at %s, change %u", script, word, death);
+		if (!op_parse(word + (dies ? 2 : 1), fill += 17, &op))
+			violation("no such operation");
+		if (!pair.files[1])
+			pair.files[1] = checker_open(checker, disk, NAOS_SEALED_SHARED);
+		pair.turn = who;
+		pair.left = dies ? death : 0;
 		disk->hook = pair_hook;
 		disk->context = &pair;
+		bool failed = checker_do(checker, &pair.files[who], disk, &op, dies) != 0;
+		if (failed || (dies && pair.left == 0))
+			writer_died(&pair);
+		disk->hook = NULL;
+		checker_compare(checker, pair.files[0], disk);
 	}
-	disk->hook = NULL;
 	for (int i = 1; i >= 0; i--)
 		if (pair.files[i])
 			checker_leave(pair.files[i]);
 	disk_free(disk);
 }
 
-static uint64_t run_writers(uint64_t seed, unsigned rounds)
+static uint64_t run_pair_scripts(uint64_t seed)
 {
 	uint64_t states = 0;
-	for (unsigned changes = 1; changes < 8; changes++) {
-		struct checker checker;
-		checker_init(&checker, seed + changes);
-		fail_at("a writer dies at change %u of a truncation", changes);
-		checker.limit = 4;
-		checker.depth = 1;
-		checker.shared = true;
-		dying_truncation(&checker, changes);
-		states += checker.states;
-		checker_free(&checker);
-	}
+	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(pair_scripts); i++)
+		for (unsigned death = 1; death < (strchr(pair_scripts[i], '!') ? 8 : 2); death++) {
+			struct checker checker;
+			checker_init(&checker, seed + i);
+			checker.limit = 4;
+			checker.depth = 1;
+			checker.shared = true;
+			run_pair_script(&checker, pair_scripts[i], death);
+			states += checker.states;
+			checker_free(&checker);
+		}
+	return states;
+}
+
+static uint64_t run_writers(uint64_t seed, unsigned rounds)
+{
+	uint64_t states = run_pair_scripts(seed);
 	for (unsigned i = 0; i < rounds; i++) {
 		struct checker checker;
 		checker_init(&checker, seed * 7368787 + i);
@@ -341,7 +353,7 @@ static uint64_t run_writers(uint64_t seed, unsigned rounds)
 		states += checker.states;
 		checker_free(&checker);
 	}
-	printf("two writers: %u rounds, %" PRIu64 " crash states\n", rounds, states);
+	printf("two writers: %zu scripts, %u random rounds, %" PRIu64 " crash states\n", NAOS_ARRAY_LENGTH(pair_scripts), rounds, states);
 	return states;
 }
 
