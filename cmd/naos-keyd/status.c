@@ -15,6 +15,7 @@ struct status_page {
 	pthread_t thread;
 	bool running;
 	int wake[2]; /* a byte ends the loop */
+	struct event *woken;
 };
 
 static void add_counter(struct evbuffer *out, const char *name, const char *type, const char *help, unsigned long long value)
@@ -112,8 +113,8 @@ int status_page_start(const char *address, struct front *front, struct naos_hsm 
 	page->hsm = hsm;
 	page->base = event_base_new();
 	page->http = page->base ? evhttp_new(page->base) : NULL;
-	struct event *wake = page->http ? event_new(page->base, page->wake[0], EV_READ, stop_loop, page->base) : NULL;
-	int rc = wake && event_add(wake, NULL) == 0 ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory for the page of metrics");
+	page->woken = page->http ? event_new(page->base, page->wake[0], EV_READ, stop_loop, page->base) : NULL;
+	int rc = page->woken && event_add(page->woken, NULL) == 0 ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory for the page of metrics");
 	if (rc == 0) {
 		evhttp_set_allowed_methods(page->http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD);
 		evhttp_set_timeout(page->http, 10);
@@ -141,6 +142,8 @@ struct status_page *status_page_stop(struct status_page *page)
 		(void)!write(page->wake[1], "", 1);
 		(void)pthread_join(page->thread, NULL);
 	}
+	if (page->woken)
+		event_free(page->woken);
 	if (page->http)
 		evhttp_free(page->http);
 	if (page->base)

@@ -202,6 +202,8 @@ def search(pid, needles):
             if "r" not in rights or "w" not in rights:
                 continue
             start, end = (int(part, 16) for part in bounds.split("-"))
+            if end - start > 1 << 30:  # shadow memory of a sanitizer
+                continue
             try:
                 memory.seek(start)
                 content = memory.read(end - start)
