@@ -99,7 +99,8 @@ int naos_transfer_special(struct naos_transfer_run *run, const struct naos_walk_
 		rc = naos_error_set(err, NAOS_E_EXISTS, "%s exists and is not current", place->shown);
 	if (rc == 0 && !current)
 		rc = put(&recipe, place, err);
-	if (rc == 0 && !current)
+	/* also where a run was killed between the two */
+	if (rc == 0 && (!current || !naos_metadata_same_time(&item->status, &place->status)))
 		rc = naos_metadata_copy_at(&item->status, place->dir_fd, place->base, place->shown, err);
 	if (rc == 0 && text && run->transfer->manifest)
 		rc = naos_manifest_add_link(run->transfer->manifest, item->below_root, text, err);
