@@ -44,7 +44,8 @@ const uint8_t *naos_cursor_get_view(struct naos_cursor *cursor, size_t bytes)
 	return at;
 }
 
-static uint64_t get_integer(struct naos_cursor *cursor, unsigned bytes, bool big_endian)
+/* Inlined, so that each width becomes one load. */
+static inline __attribute__((always_inline)) uint64_t get_integer(struct naos_cursor *cursor, unsigned bytes, bool big_endian)
 {
 	const uint8_t *at = naos_cursor_get_view(cursor, bytes);
 	uint64_t value = 0;
@@ -97,7 +98,7 @@ static uint8_t *put_room(struct naos_cursor *cursor, size_t bytes)
 	return at;
 }
 
-static void put_integer(struct naos_cursor *cursor, uint64_t value, unsigned bytes, bool big_endian)
+static inline __attribute__((always_inline)) void put_integer(struct naos_cursor *cursor, uint64_t value, unsigned bytes, bool big_endian)
 {
 	uint8_t *at = put_room(cursor, bytes);
 	for (unsigned i = 0; at && i < bytes; i++)

@@ -190,11 +190,32 @@ static int copy_range_out(struct naos_copy_buffer *buffer, struct naos_sealed_fi
 	return 0;
 }
 
+/* True if the page is a map page, which stays unwritten in a file without large holes. */
+static bool is_map_page(uint64_t page)
+{
+	uint64_t map = 0;
+	while (naos_layout_map_page(map) < page)
+		map++;
+	return naos_layout_map_page(map) == page;
+}
+
 bool naos_copy_is_dense(const struct naos_sealed_file *file, int fd)
 {
-	/* where the file system tells no holes apart, those of whole groups are still told by the map */
-	off_t hole = naos_sealed_file_sparse(file) ? 0 : lseek(fd, 0, SEEK_HOLE);
-	return hole > 0 && hole == lseek(fd, 0, SEEK_END);
+	off_t end = lseek(fd, 0, SEEK_END), at = 0;
+	if (naos_sealed_file_sparse(file))
+		return false; /* told by the map also where the file system tells no holes apart */
+	while (at < end) {
+		off_t hole = lseek(fd, at, SEEK_HOLE), data;
+		if (hole < 0)
+			return false;
+		if (hole == end)
+			return true;
+		data = lseek(fd, hole, SEEK_DATA);
+		if (data != hole + (off_t)NAOS_CHUNK_BYTES || !is_map_page((uint64_t)hole / NAOS_CHUNK_BYTES))
+			return false;
+		at = data;
+	}
+	return true;
 }
 
 int naos_copy_out(struct naos_copy_buffer *buffer, struct naos_sealed_file *from, bool dense, int to, bool stream,
