@@ -313,6 +313,7 @@ def test_a_file_system_without_attributes_holds_sealed_files_too(sets, tmp_path)
         sets.ok("key", "rotate", "genomes")
         sets.ok("rewrap", bare / "sealed")
         assert sets.json("rewrap", bare / "sealed")[0]["current"] == 1
+        assert sets.json("seal", "-f", "genomes", tmp_path / "file", bare / "sealed")[0]["current"] == 1  # its times stayed
 
 
 def test_no_key_manager_is_exit_status_5_and_touches_nothing(sets, tmp_path):
