@@ -115,10 +115,9 @@ def test_encrypt_and_decrypt(client):
         client.encrypt(text, uid, cbc(), iv)
 
 
+@pytest.mark.parametrize("client", VERSIONS[2:], indirect=True)
 def test_gcm_with_tag_and_associated_data(client):
-    """The tag has a field from 1.4 on; before that it stands behind the ciphertext."""
-    if client.minor < 2:
-        pytest.skip("Encrypt is in KMIP from 1.2 on")
+    """Encrypt is in KMIP from 1.2 on; the tag has a field from 1.4 on, before that it stands behind the ciphertext."""
     uid = client.create(enums.CryptographicAlgorithm.AES, 256, cryptographic_usage_mask=MASKS)
     client.activate(uid)
     text, aad = os.urandom(32), b"associated"
