@@ -23,6 +23,7 @@ HEAD = """# What naos-keyd does with the OASIS test cases of KMIP 1.0 to 1.4.
 # TC-CREATE-SD, TC-CREG, TC-MDO: passwords made by the server, certificates and objects whose value is elsewhere are not kept here.
 # TC-CS-CORVAL: it creates a key without the usage mask that the specification requires.
 # TC-NP: Notify and Put go from the server to the client; naos-keyd never connects to a client.
+# TC-SENSITIVE: it wants a wrapped value as a byte string under No Encoding; the TC-WRAP cases and PyKMIP have the structure.
 # TC-WRAP: wrapped keys are given out (Get), not taken (Register): the server could not check what it keeps.
 """
 ROLES = {"tester": {"identities": "tester", "operations": "all", "keys": "own", "class": "exportable"}}
