@@ -17,6 +17,8 @@ struct entry {
 	struct entry *next;	       /* in its bucket */
 	struct entry *newer, *older;   /* by last use; ready entries only */
 	uint8_t id[ID_BYTES];	       /* digest of context and blob */
+	struct naos_uuid mek_id;       /* that wrapped it */
+	uint32_t mek_version;
 	struct naos_secret *key;       /* NULL: in flight, or failed */
 	int64_t used_ns;
 	unsigned holders; /* threads that unwrap it or wait for it */
@@ -126,7 +128,7 @@ static void drop_old(struct naos_ring *ring)
 		drop(ring, ring->oldest);
 }
 
-static struct entry *add(struct naos_ring *ring, const uint8_t *id, struct naos_error *err)
+static struct entry *add(struct naos_ring *ring, const uint8_t *id, const struct naos_blob *blob, struct naos_error *err)
 {
 	struct entry *entry = calloc(1, sizeof(*entry)), **bucket = bucket_of(ring, id);
 	if (!entry) {
@@ -134,6 +136,8 @@ static struct entry *add(struct naos_ring *ring, const uint8_t *id, struct naos_
 		return NULL;
 	}
 	memcpy(entry->id, id, ID_BYTES);
+	entry->mek_id = blob->mek_id;
+	entry->mek_version = blob->mek_version;
 	entry->linked = true;
 	entry->next = *bucket;
 	*bucket = entry;
@@ -214,7 +218,7 @@ int naos_ring_get(struct naos_ring *ring, const struct naos_wrap_context *contex
 	}
 	bool leads = !entry;
 	if (leads)
-		entry = add(ring, id, err);
+		entry = add(ring, id, blob, err);
 	if (!entry) {
 		(void)pthread_mutex_unlock(&ring->lock);
 		return NAOS_E_NOMEM;
@@ -241,7 +245,7 @@ static size_t take_off(struct naos_ring *ring, const struct naos_wrap_context *c
 		uint8_t id[ID_BYTES];
 		if (make_id(ring, &contexts[*next], &blobs[*next], id, NULL) != 0 || find(ring, id))
 			continue;
-		entries[taken] = add(ring, id, NULL);
+		entries[taken] = add(ring, id, &blobs[*next], NULL);
 		if (!entries[taken])
 			break;
 		entries[taken]->holders++;
@@ -290,7 +294,7 @@ int naos_ring_put(struct naos_ring *ring, const struct naos_wrap_context *contex
 	if (!find(ring, id)) {
 		struct naos_wrap_item item = { .result = 0 };
 		rc = naos_secret_clone(key, &item.unwrapped, err);
-		struct entry *entry = rc ? NULL : add(ring, id, err);
+		struct entry *entry = rc ? NULL : add(ring, id, blob, err);
 		if (entry)
 			land(ring, entry, &item);
 		else if (rc == 0)
@@ -299,6 +303,40 @@ int naos_ring_put(struct naos_ring *ring, const struct naos_wrap_context *contex
 	}
 	(void)pthread_mutex_unlock(&ring->lock);
 	return rc;
+}
+
+bool naos_ring_has(struct naos_ring *ring, const struct naos_wrap_context *context, const struct naos_blob *blob)
+{
+	uint8_t id[ID_BYTES];
+	if (check_fork(ring, NULL) != 0 || make_id(ring, context, blob, id, NULL) != 0)
+		return false;
+	(void)pthread_mutex_lock(&ring->lock);
+	drop_old(ring);
+	const struct entry *entry = find(ring, id);
+	bool has = entry && entry->key;
+	(void)pthread_mutex_unlock(&ring->lock);
+	return has;
+}
+
+static bool still_unwraps(const struct naos_mek *versions, size_t count, uint32_t version)
+{
+	for (size_t i = 0; i < count; i++)
+		if (versions[i].version == version)
+			return versions[i].state == NAOS_MEK_ACTIVE || versions[i].state == NAOS_MEK_DEACTIVATED;
+	return false;
+}
+
+void naos_ring_forget(struct naos_ring *ring, const struct naos_uuid *mek_id, const struct naos_mek *versions, size_t count)
+{
+	if (check_fork(ring, NULL) != 0)
+		return;
+	(void)pthread_mutex_lock(&ring->lock);
+	for (struct entry *entry = ring->newest, *older; entry; entry = older) {
+		older = entry->older;
+		if (naos_uuid_equal(&entry->mek_id, mek_id) && !still_unwraps(versions, count, entry->mek_version))
+			drop(ring, entry);
+	}
+	(void)pthread_mutex_unlock(&ring->lock);
 }
 
 void naos_ring_expire(struct naos_ring *ring)

@@ -23,6 +23,11 @@ void naos_ring_prefetch(struct naos_ring *ring, const struct naos_wrap_context *
 /* Puts in a key that the caller just made and wrapped (copied). */
 int naos_ring_put(struct naos_ring *ring, const struct naos_wrap_context *context, const struct naos_blob *blob,
 		  const struct naos_secret *key, struct naos_error *err) naos_must_check;
+/* Whether the key of this object is here, ready. */
+bool naos_ring_has(struct naos_ring *ring, const struct naos_wrap_context *context, const struct naos_blob *blob);
+/* Wipes the keys that came from versions of this MEK which unwrap no more: those that are not in `versions` (all that the key
+ * manager shows of it) as active or deactivated. */
+void naos_ring_forget(struct naos_ring *ring, const struct naos_uuid *mek_id, const struct naos_mek *versions, size_t count);
 /* Wipes what is older than the limit of age (called now and then by daemons), or everything. */
 void naos_ring_expire(struct naos_ring *ring);
 void naos_ring_clear(struct naos_ring *ring);

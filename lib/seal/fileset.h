@@ -3,6 +3,8 @@
  *
  * A file set is a [fileset NAME] section: mek (default: NAME), algorithm, id.  Without an id it is the id of the MEK, which is
  * the same on every machine that uses the same key manager.  A NAME without a section works too: all defaults.
+ *
+ * A daemon tends them from a thread of its own: while (!stop) { naos_filesets_await(sets, 5); naos_filesets_tend(sets); }
  * Thread-safe once opened.  SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_SEAL_FILESET_H
 #define NAOS_SEAL_FILESET_H
@@ -13,6 +15,8 @@
 
 #define NAOS_FILESET_NAME_BYTES 128
 #define NAOS_FILESET_BATCH 128 /* FEKs wrapped or unwrapped in one call at most */
+#define NAOS_FILESET_POOL 1024 /* FEKs kept ready for new files of a set at most */
+#define NAOS_FILESET_REFRESH_S 60 /* how often a daemon asks for the active version of a MEK */
 
 struct naos_fileset {
 	char name[NAOS_FILESET_NAME_BYTES];
@@ -24,7 +28,8 @@ struct naos_fileset {
 struct naos_filesets;
 
 /* Selects the engine, connects to the key manager (uri NULL: the configuration's) and reads the sections.  `config` is
- * borrowed for the call.  `name` (may be NULL) is the file set that will be asked for: only its own trouble is an error. */
+ * borrowed for the call.  `name` (may be NULL) is the file set that will be asked for: only its own trouble is an error; with an
+ * id in the configuration it opens while the key manager is away, and keys are asked for when they are needed. */
 int naos_filesets_open(const struct naos_config *config, const char *name, const char *uri, struct naos_filesets **ret,
 		       struct naos_error *err) naos_must_check;
 struct naos_filesets *naos_filesets_close(struct naos_filesets *sets);
@@ -38,7 +43,7 @@ const struct naos_fileset *naos_filesets_by_id(struct naos_filesets *sets, const
 int naos_filesets_of_file(struct naos_filesets *sets, const struct naos_uuid *id, const struct naos_fileset **ret,
 			  struct naos_error *err) naos_must_check;
 struct naos_provider *naos_filesets_provider(struct naos_filesets *sets);
-/* The version of the set's MEK that wraps now; asked for once and then kept. */
+/* The version of the set's MEK that wraps now; asked for once and then kept, until naos_filesets_tend learns of another. */
 int naos_filesets_active(struct naos_filesets *sets, const struct naos_fileset *set, struct naos_mek *ret,
 			 struct naos_error *err) naos_must_check;
 
@@ -50,6 +55,26 @@ struct naos_new_key {
 };
 int naos_filesets_new_key(struct naos_filesets *sets, const struct naos_fileset *set, struct naos_new_key *ret,
 			  struct naos_error *err) naos_must_check;
+
+/* --- for daemons ------------------------------------------------------------------------------------------------------ */
+
+/* New files will be made in this set: from now on naos_filesets_tend keeps wrapped FEKs ready, so that making a file does not
+ * wait for the key manager, nor needs it while it is away for a short time. */
+void naos_filesets_prepare(struct naos_filesets *sets, const struct naos_fileset *set);
+/* What must be done every few seconds, by one thread.  It wipes keys of files that were closed long enough ago, makes FEKs for new
+ * files where less than half are ready, and asks once in NAOS_FILESET_REFRESH_S for the active version: FEKs that a rotated or
+ * revoked version wrapped are dropped, and keys of files that only a revoked or destroyed version opens are wiped.  It may wait for
+ * the key manager, but keeps nobody else waiting meanwhile. */
+void naos_filesets_tend(struct naos_filesets *sets);
+/* Asks for the active versions at once (a daemon's SIGHUP). */
+void naos_filesets_refresh(struct naos_filesets *sets);
+/* Waits until FEKs run short, naos_filesets_wake is called, or so many seconds have passed. */
+void naos_filesets_await(struct naos_filesets *sets, unsigned seconds);
+void naos_filesets_wake(struct naos_filesets *sets);
+/* How the key manager did when it was last asked by naos_filesets_tend: 0, or the code, with its sentence. */
+int naos_filesets_condition(struct naos_filesets *sets, struct naos_error *err) naos_must_check;
+/* Whether the FEK of a file is at hand, so that opening it needs no key manager. */
+bool naos_filesets_knows(struct naos_filesets *sets, const struct naos_sealed_info *info);
 
 /* How to open one file: `info` is what naos_sealed_probe said.  With `only`, files of other sets are refused; without, the
  * file's own set decides about the algorithm.  The source is valid as long as sets. */

@@ -172,6 +172,8 @@ static CK_RV encrypt(CK_SESSION_HANDLE session, uint8_t *in, CK_ULONG in_bytes, 
 {
 	CK_RV rv;
 	(void)atomic_fetch_add(&naos_shim.encrypts, 1);
+	while (atomic_load(&naos_shim.holds_encrypt))
+		(void)usleep(1000);
 	if (fails(&naos_shim.encrypt, &rv))
 		return rv; /* the operation stays active in the session */
 	CK_ULONG room = *out_bytes;

@@ -24,6 +24,7 @@ struct shim {
 	atomic_bool final_try;	    /* C_GetTokenInfo says that the next wrong PIN locks */
 	atomic_int max_sessions;    /* 0: no limit */
 	atomic_int decrypt_delay_us;
+	atomic_bool holds_encrypt; /* C_Encrypt does not return until this is over */
 	struct shim_fault encrypt, decrypt, open_session, generate, find, login, copy;
 
 	/* what was seen */
