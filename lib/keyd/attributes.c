@@ -184,6 +184,20 @@ static int echo(struct naos_call *call, const struct naos_object *object, const 
 	return 0;
 }
 
+/* Names are claimed before the change is durable, and what it gave up is free after it. */
+static int commit(struct naos_call *call, struct naos_entry *entry, const struct naos_object *object, struct naos_edit *edit)
+{
+	const struct naos_kmip_attributes *former = &object->attributes;
+	int rc = naos_call_claim_names(call, edit, NULL);
+	if (rc == 0)
+		rc = naos_call_commit(call, entry, edit);
+	if (rc == 0)
+		naos_names_release(call->keyd->names, object->core.owner, former->items, former->count, edit->items, edit->count, &entry->id);
+	else
+		naos_names_release(call->keyd->names, object->core.owner, edit->items, edit->count, former->items, former->count, &entry->id);
+	return rc;
+}
+
 static int change(struct naos_call *call, const struct naos_kmip_attribute_request *in, bool adding,
 		  struct naos_kmip_attribute_response *out)
 {
@@ -213,10 +227,8 @@ static int change(struct naos_call *call, const struct naos_kmip_attribute_reque
 	}
 	if (rc == 0)
 		rc = follow_flags(call, &edit, attribute);
-	if (rc == 0 && attribute->tag == NAOS_KMIP_TAG_NAME)
-		rc = naos_creation_check_names(call, &edit, &entry->id);
 	if (rc == 0)
-		rc = naos_call_commit(call, entry, &edit);
+		rc = commit(call, entry, object, &edit);
 	if (rc == 0)
 		rc = echo(call, object, attribute, attribute->index.present, out);
 	naos_call_end_change(entry, &edit);
@@ -262,7 +274,7 @@ NAOS_OPERATION(delete_attribute)
 			naos_edit_remove(&edit, present);
 	}
 	if (rc == 0)
-		rc = naos_call_commit(call, entry, &edit);
+		rc = commit(call, entry, object, &edit);
 	naos_call_end_change(entry, &edit);
 	return rc;
 }

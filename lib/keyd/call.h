@@ -3,6 +3,7 @@
 #define NAOS_KEYD_CALL_H
 
 #include "keyd/keyd.h"
+#include "keyd/names.h"
 #include "keyd/rate.h"
 #include "keyd/role.h"
 #include "keyd/stream.h"
@@ -13,6 +14,7 @@ struct naos_keyd {
 	struct naos_audit_log *audit;
 	struct naos_keyd_store *store;
 	struct naos_table *table;
+	struct naos_names *names;
 	struct naos_rates *rates;
 	struct naos_streams streams;
 	pthread_rwlock_t roles_lock;
@@ -139,8 +141,8 @@ int naos_creation_make(struct naos_call *call, struct naos_creation *creation, s
 		       struct naos_entry **ret_entry) naos_must_check;
 /* Bytes of a key of an algorithm and length. */
 size_t naos_key_bytes(uint32_t algorithm, int32_t bits);
-/* A name that another object of the owner has: refused. */
-int naos_creation_check_names(struct naos_call *call, const struct naos_edit *edit, const struct naos_uuid *except) naos_must_check;
+/* Claims the names of the edit for its object; a name that another object of the owner has (but for `from`) is refused. */
+int naos_call_claim_names(struct naos_call *call, const struct naos_edit *edit, const struct naos_uuid *from) naos_must_check;
 /* Rotation of `entry`, its change held: the new object's identifier. */
 int naos_rotate(struct naos_call *call, struct naos_entry *entry, const struct naos_object *old,
 		const struct naos_kmip_rekey_request *request, char ret_uid[static NAOS_UUID_TEXT_BYTES]) naos_must_check;

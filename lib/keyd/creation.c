@@ -53,42 +53,28 @@ static int check_key(struct naos_call *call, struct naos_edit *edit)
 	return naos_call_refuse(call, NAOS_KMIP_REASON_INVALID_FIELD, "this algorithm, or this length of it, is not supported");
 }
 
-struct name_search {
-	struct naos_edit *edit;
-	const struct naos_uuid *except;
-	bool found;
-};
-
-static bool has_name(struct naos_edit *edit, const struct naos_kmip_name *name)
+/* No other object of the owner bears these names: from now on none can get them. */
+int naos_call_claim_names(struct naos_call *call, const struct naos_edit *edit, const struct naos_uuid *from)
 {
-	for (size_t i = 0; i < edit->count; i++)
-		if (edit->items[i].tag == NAOS_KMIP_TAG_NAME && edit->items[i].value.name->value.bytes == name->value.bytes &&
-		    memcmp(edit->items[i].value.name->value.data, name->value.data, name->value.bytes) == 0)
-			return true;
-	return false;
+	struct naos_error err = NAOS_ERROR_INIT;
+	int rc = naos_names_claim(call->keyd->names, edit->core.owner, edit->items, edit->count, &edit->core.id, from, &err);
+	if (rc == NAOS_E_EXISTS)
+		return naos_call_refuse(call, NAOS_KMIP_REASON_NON_UNIQUE_NAME_ATTRIBUTE, "%s", err.message);
+	return rc ? naos_call_fail(call, rc, &err) : 0;
 }
 
-static bool visit_names(void *context, struct naos_entry *entry, struct naos_object *object)
+/* A creation is over: the names are the new object's, or free again. */
+static void settle_names(struct naos_call *call, const struct naos_creation *creation, const struct naos_edit *edit,
+			 const struct naos_object *replaced, int rc)
 {
-	struct name_search *search = context;
-	const struct naos_kmip_attribute *name;
-	if ((search->except && naos_uuid_equal(&entry->id, search->except)) || object->stored_state >= NAOS_KMIP_STATE_DESTROYED ||
-	    strcmp(object->core.owner, search->edit->core.owner) != 0)
-		return true;
-	for (size_t n = 0; !search->found && (name = naos_object_attribute(object, NAOS_KMIP_TAG_NAME, n)); n++)
-		search->found = has_name(search->edit, name->value.name);
-	return !search->found;
-}
-
-int naos_creation_check_names(struct naos_call *call, const struct naos_edit *edit, const struct naos_uuid *except)
-{
-	struct name_search search = { .edit = (struct naos_edit *)edit, .except = except };
-	if (!naos_edit_find(search.edit, NAOS_KMIP_TAG_NAME, (struct naos_kmip_text){ 0 }, -1))
-		return 0;
-	naos_table_each(call->keyd->table, visit_names, &search);
-	return search.found
-		   ? naos_call_refuse(call, NAOS_KMIP_REASON_NON_UNIQUE_NAME_ATTRIBUTE, "another object of yours has this name")
-		   : 0;
+	struct naos_names *names = call->keyd->names;
+	const char *owner = edit->core.owner;
+	if (rc != 0)
+		naos_names_release(names, owner, edit->items, edit->count, NULL, 0, &edit->core.id);
+	if (rc != 0 || !creation->replaced)
+		return;
+	naos_names_move(names, owner, edit->items, edit->count, &edit->core.id, &creation->replaced->id);
+	naos_names_release(names, owner, replaced->attributes.items, replaced->attributes.count, NULL, 0, &creation->replaced->id);
 }
 
 struct quota {
@@ -239,6 +225,7 @@ static int make_kept(struct naos_call *call, struct naos_creation *creation, str
 
 int naos_creation_make(struct naos_call *call, struct naos_creation *creation, struct naos_edit *edit, struct naos_entry **ret_entry)
 {
+	naos_autoobject struct naos_object *replaced = creation->replaced ? naos_table_snapshot(call->keyd->table, creation->replaced) : NULL;
 	struct naos_error err = NAOS_ERROR_INIT;
 	char uid[NAOS_UUID_TEXT_BYTES];
 	int rc = creation->replaced ? 0 : naos_uuid_random(&edit->core.id, &err); /* a replacement has its identifier already */
@@ -250,13 +237,15 @@ int naos_creation_make(struct naos_call *call, struct naos_creation *creation, s
 	(void)snprintf(edit->core.owner, sizeof(edit->core.owner), "%s", creation->owner ? creation->owner : call->peer->identity);
 	naos_uuid_format(&edit->core.id, uid);
 	rc = creation->replaced ? 0 : check_quota(call);
-	if (rc == 0)
-		rc = naos_creation_check_names(call, edit, creation->replaced ? &creation->replaced->id : NULL);
+	if (rc != 0)
+		return rc;
+	rc = naos_call_claim_names(call, edit, creation->replaced ? &creation->replaced->id : NULL);
 	if (rc == 0)
 		rc = add_server_attributes(call, creation, edit, uid);
 	if (rc == 0)
 		rc = creation->object_class == NAOS_CLASS_RESIDENT ? make_resident(call, creation, edit, ret_entry)
 								   : make_kept(call, creation, edit, ret_entry);
+	settle_names(call, creation, edit, replaced, rc);
 	if (rc == 0) {
 		(void)snprintf(call->placeholder, sizeof(call->placeholder), "%s", uid);
 		(void)snprintf(call->audit_object, sizeof(call->audit_object), "%s", uid);

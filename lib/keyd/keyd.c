@@ -13,11 +13,15 @@ static int add_object(void *context, const struct naos_object_core *core, const 
 	if (rc != 0)
 		return rc;
 	rc = naos_table_add(keyd->table, object, &entry, err);
-	if (rc != 0)
+	if (rc != 0) {
 		(void)naos_object_free(object);
-	else
-		entry->uses = entry->uses_durable = uses; /* what was counted ahead counts as used */
-	return rc;
+		return rc;
+	}
+	entry->uses = entry->uses_durable = uses; /* what was counted ahead counts as used */
+	if (core->phase != NAOS_OBJECT_SETTLED || object->stored_state >= NAOS_KMIP_STATE_DESTROYED)
+		return 0;
+	rc = naos_names_claim(keyd->names, core->owner, object->attributes.items, object->attributes.count, &core->id, NULL, err);
+	return rc == NAOS_E_EXISTS ? 0 : rc; /* a database of before names were claimed: the older object has it */
 }
 
 static int add_approval(void *context, const struct naos_uuid *id, const char *identity, int64_t unix_s, struct naos_error *err)
@@ -119,6 +123,8 @@ int naos_keyd_open(const struct naos_config *config, struct naos_hsm *hsm, struc
 	if (rc == 0)
 		rc = naos_table_create(&keyd->table, err);
 	if (rc == 0)
+		rc = naos_names_create(&keyd->names, err);
+	if (rc == 0)
 		rc = naos_keyd_store_open(naos_config_string(config, "keyd", NULL, "database"), &keyd->store, err);
 	if (rc == 0)
 		rc = naos_keyd_store_read(keyd->store, &reader, err);
@@ -137,6 +143,7 @@ struct naos_keyd *naos_keyd_close(struct naos_keyd *keyd)
 		return NULL;
 	(void)naos_keyd_store_close(keyd->store);
 	(void)naos_table_free(keyd->table);
+	(void)naos_names_free(keyd->names);
 	(void)naos_rates_free(keyd->rates);
 	naos_streams_clear(&keyd->streams);
 	(void)pthread_mutex_destroy(&keyd->streams.lock);

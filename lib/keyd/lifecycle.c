@@ -208,6 +208,7 @@ static int destroy(struct naos_call *call, struct naos_entry *entry, const struc
 	/* what can't be undone is recorded before */
 	if (naos_call_record(call, "key.destroy", object->uid, "begun", NULL) != 0 || naos_call_commit(call, entry, edit) != 0)
 		return -1;
+	naos_names_release(call->keyd->names, object->core.owner, object->attributes.items, object->attributes.count, NULL, 0, &entry->id);
 	forget_approvals(entry);
 	rc = resident ? naos_destroy_settle(call->keyd, entry, &err) : 0;
 	return rc ? naos_call_fail(call, rc, &err) : 0;

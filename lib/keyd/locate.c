@@ -84,11 +84,22 @@ static bool fits(struct search *search, const struct naos_object *object, const 
 	return true;
 }
 
+/* Asking for the state Destroyed is asking for destroyed objects: before 1.4 there is no other way to. */
+static bool wants_destroyed(const struct naos_kmip_attributes *filters)
+{
+	const struct naos_kmip_attribute *state = naos_kmip_attributes_find(filters, NAOS_KMIP_TAG_STATE, 0);
+	return state && (state->value.enumeration == NAOS_KMIP_STATE_DESTROYED ||
+			 state->value.enumeration == NAOS_KMIP_STATE_DESTROYED_COMPROMISED);
+}
+
 static bool fits_status(const struct search *search, const struct naos_object *object)
 {
 	int32_t mask = search->request->storage_status_mask.present ? search->request->storage_status_mask.value :
 								      NAOS_KMIP_STORAGE_STATUS_ONLINE_STORAGE;
 	bool destroyed = naos_object_state(object, search->call->now) >= NAOS_KMIP_STATE_DESTROYED;
+	if (!search->request->storage_status_mask.present &&
+	    (wants_destroyed(&search->request->attributes) || wants_destroyed(&search->request->template_attributes)))
+		mask |= NAOS_KMIP_STORAGE_STATUS_DESTROYED_STORAGE;
 	const struct naos_kmip_attribute *fresh = naos_object_attribute(object, NAOS_KMIP_TAG_FRESH, 0);
 	if (search->request->object_group_member == NAOS_KMIP_OBJECT_GROUP_MEMBER_GROUP_MEMBER_FRESH && !(fresh && fresh->value.boolean))
 		return false;

@@ -245,8 +245,15 @@ static int kmip_create(void *state, const char *name, struct naos_mek *ret, stru
 	struct kmip *k = state;
 	struct naos_mek mek = { .version = 1 };
 	int rc = naos_kmip_reload(k, err);
-	if (rc == 0 && naos_kmip_table_version(&k->table, name, 0))
-		rc = naos_error_set(err, NAOS_E_EXISTS, "there is a key '%s' already", name);
+	if (rc != 0)
+		return rc;
+	(void)pthread_mutex_lock(&k->lock);
+	const struct naos_kmip_row *newest = naos_kmip_table_version(&k->table, name, 0);
+	if (newest)
+		rc = newest->mek.state == NAOS_MEK_DESTROYED ?
+			     naos_error_set(err, NAOS_E_EXISTS, "the name '%s' belonged to a key that was destroyed; choose another name", name) :
+			     naos_error_set(err, NAOS_E_EXISTS, "there is a key '%s' already", name);
+	(void)pthread_mutex_unlock(&k->lock);
 	if (rc == 0)
 		rc = naos_uuid_random(&mek.id, err);
 	(void)snprintf(mek.name, sizeof(mek.name), "%s", name);
@@ -277,6 +284,9 @@ static int kmip_rotate(void *state, const char *name, struct naos_mek *ret, stru
 	int rc = find_version(k, name, 0, &row, err);
 	if (rc != 0)
 		return rc;
+	if (row.mek.state == NAOS_MEK_DESTROYED)
+		return naos_error_set(err, NAOS_E_KEY_STATE,
+				      "the newest version %u of the key '%s' was destroyed; create a key of another name", row.mek.version, name);
 	row.mek.version++;
 	return make_and_show(k, &row.mek, ret, err);
 }

@@ -19,7 +19,8 @@ struct naos_kmip_table {
 	size_t count;
 };
 
-/* Locate, then the names and states of what was found. */
+/* Locate, then the names and states of what was found: destroyed keys too, where the server still knows them (PyKMIP does not), so that
+ * their versions are not given away again. */
 int naos_kmip_table_load(struct naos_kmip_client *client, struct naos_kmip_table *ret, struct naos_error *err) naos_must_check;
 void naos_kmip_table_clear(struct naos_kmip_table *table);
 /* The newest active version of a name; NULL if there is none. */

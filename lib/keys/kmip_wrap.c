@@ -241,6 +241,9 @@ static int prepare_unwrap(struct kmip *k, bool *reloaded, struct crossing *cross
 		return naos_error_set(err, NAOS_E_NOKEY, "the key manager shows this client no version %u of the key %s",
 				blob->mek_version,
 				      naos_uuid_format(&blob->mek_id, id));
+	if (crossing->row.mek.state == NAOS_MEK_DESTROYED)
+		return naos_error_set(err, NAOS_E_KEY_STATE, "version %u of the key '%s' is destroyed", crossing->row.mek.version,
+				      crossing->row.mek.name);
 	naos_blob_associated(&crossing->item->context, blob, crossing->associated);
 	uint8_t *at = crossing->text;
 	struct naos_cursor w = naos_cursor_writer(at, TEXT_ROOM);

@@ -61,8 +61,24 @@ def test_a_key_through_its_life(admin, keyd, tmp_path):
     assert "1 of 2" in message, message
     assert states(admin, "genomes")[1] == "revoked"
     admin.ok("key", "approve", "genomes", "--key-version", 1, "--keys", uri(keyd, "second"), "--yes")
-    assert states(admin, "genomes") .get(1, "destroyed") == "destroyed"
-    assert "no version 1" in admin.fails(5, "open", "--keys", uri(keyd, "node"), tmp_path / "one", tmp_path / "one-never")
+    assert states(admin, "genomes") == {2: "active", 1: "destroyed"}
+    assert "version 1 of the key 'genomes' is destroyed" in admin.fails(
+        5, "open", "--keys", uri(keyd, "node"), tmp_path / "one", tmp_path / "one-never")
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.3", "1.4"])
+def test_a_destroyed_version_is_shown_and_its_number_never_used_again(admin, keyd, version):
+    """Before 1.4 destroyed objects are found by their state, from then on by the storage status mask."""
+    name, keys = f"gone-{version}", ("--keys", uri(keyd, "admin", version=version))
+    admin.ok("key", "create", name, *keys)
+    admin.ok("key", "rotate", name, *keys)
+    admin.ok("key", "revoke", name, "--key-version", 2, *keys)
+    admin.fails(3, "key", "destroy", name, "--key-version", 2, "--yes", *keys)
+    admin.ok("key", "approve", name, "--key-version", 2, "--yes", "--keys", uri(keyd, "second", version=version))
+    assert {key["version"]: key["state"] for key in admin.json("key", "show", name, *keys)} == {2: "destroyed", 1: "deactivated"}
+    assert (name, 2, "destroyed") in {(key["name"], key["version"], key["state"]) for key in admin.json("key", "list", *keys)}
+    assert "was destroyed" in admin.fails(5, "key", "rotate", name, *keys)
+    assert "was destroyed; choose another name" in admin.fails(1, "key", "create", name, *keys)
 
 
 @pytest.mark.parametrize("version", ["1.2", "1.3", "1.4"])
