@@ -5,10 +5,12 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "audit/audit.h"
 #include "base/uuid.h"
 #include "engine/engine.h"
+#include "keys/expiry.h"
 #include "keys/provider.h"
 #include "keys/uri.h"
 
@@ -96,6 +98,27 @@ static void check_pin(struct naos_examination *examination, const char *uri)
 	naos_token_uri_clear(&parts);
 }
 
+static void check_certificates(struct naos_examination *examination, const char *uri)
+{
+	static const char why[] = "after its end the key manager is out of reach: files that are open go on, others can't be opened";
+	static const char remedy[] = "renew it in the same file ('naos ca renew'); programs that run take it up by themselves";
+	struct naos_error err = NAOS_ERROR_INIT;
+	struct naos_expiry expiry;
+	char text[NAOS_EXPIRY_TEXT_BYTES];
+	int64_t now = time(NULL);
+	int rc = naos_kmip_certificate_expiry(uri, &expiry, &err);
+	if (rc == NAOS_E_UNSUPPORTED)
+		return;
+	if (rc != 0)
+		naos_finding_add(examination, NAOS_FINDING_PROBLEM, "certificate", why, "check cert and ca in [keymanager] uri", "%s", err.message);
+	else if (naos_expiry_is_near(&expiry, now, text))
+		naos_finding_add(examination, expiry.unix_s <= now ? NAOS_FINDING_PROBLEM : NAOS_FINDING_WARNING, "certificate", why, remedy, "%s",
+				 text);
+	else
+		naos_finding_add(examination, NAOS_FINDING_OK, "certificate", why, NULL, "certificate and authority are good for %lld days",
+				 (long long)(expiry.unix_s - now) / 86400);
+}
+
 static void check_keys(struct naos_examination *examination)
 {
 	static const char why[] = "without its key manager no file can be sealed, and none opened";
@@ -111,7 +134,8 @@ static void check_keys(struct naos_examination *examination)
 	}
 	if (strncmp(uri, "pkcs11:", 7) == 0)
 		check_pin(examination, uri);
-	if (access(store, F_OK) != 0) /* opening would make it */
+	check_certificates(examination, uri);
+	if (strncmp(uri, "pkcs11:", 7) == 0 && access(store, F_OK) != 0) /* opening would make it */
 		naos_finding_add(examination, NAOS_FINDING_WARNING, "keys", why, "make the first key: 'naos key create NAME'",
 				 "there is no key store %s: %s", store, strerrordesc_np(errno));
 	else if (naos_provider_open(uri, store, &provider, &err) != 0 || naos_mek_list(provider, &meks, &count, &err) != 0)

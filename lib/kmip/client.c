@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "kmip/client_connection.h"
@@ -23,8 +24,19 @@ struct link {
 	struct host *host;
 };
 
+/* What tells that a file was replaced or changed. */
+struct version {
+	ino_t inode;
+	off_t bytes;
+	struct timespec changed;
+};
+
+enum { CERTIFICATE, KEY, CA, FILES };
+
 struct naos_kmip_client {
-	SSL_CTX *tls;
+	SSL_CTX *tls; /* made of these files when they had these versions */
+	char *files[FILES];
+	struct version versions[FILES];
 	struct host hosts[NAOS_KMIP_MAX_HOSTS];
 	size_t host_count;
 	unsigned timeout_s, pool;
@@ -73,6 +85,25 @@ static int take_hosts(struct naos_kmip_client *client, const char *list, struct 
 	return client->host_count ? 0 : naos_error_set(err, NAOS_E_USAGE, "the key manager's address names no host");
 }
 
+static void look_at_files(const struct naos_kmip_client *client, struct version *ret)
+{
+	struct stat status;
+	for (unsigned i = 0; i < FILES; i++)
+		if (stat(client->files[i], &status) == 0)
+			ret[i] = (struct version){ status.st_ino, status.st_size, status.st_mtim };
+}
+
+static int take_files(struct naos_kmip_client *client, const struct naos_kmip_client_options *options, struct naos_error *err)
+{
+	client->files[CERTIFICATE] = strdup(options->certificate);
+	client->files[KEY] = strdup(options->key);
+	client->files[CA] = strdup(options->ca);
+	if (!client->files[CERTIFICATE] || !client->files[KEY] || !client->files[CA])
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory for a key manager's client");
+	look_at_files(client, client->versions);
+	return naos_kmip_connection_tls(options->certificate, options->key, options->ca, &client->tls, err);
+}
+
 int naos_kmip_client_open(const struct naos_kmip_client_options *options, struct naos_kmip_client **ret, struct naos_error *err)
 {
 	struct naos_kmip_client *client = calloc(1, sizeof(*client));
@@ -87,7 +118,7 @@ int naos_kmip_client_open(const struct naos_kmip_client_options *options, struct
 	if (rc == 0)
 		rc = take_hosts(client, options->hosts, err);
 	if (rc == 0)
-		rc = naos_kmip_connection_tls(options->certificate, options->key, options->ca, &client->tls, err);
+		rc = take_files(client, options, err);
 	if (rc != 0) {
 		(void)naos_kmip_client_close(client);
 		return rc;
@@ -106,6 +137,8 @@ struct naos_kmip_client *naos_kmip_client_close(struct naos_kmip_client *client)
 		free(client->hosts[i].name);
 		free(client->hosts[i].port);
 	}
+	for (unsigned i = 0; i < FILES; i++)
+		free(client->files[i]);
 	free(client->idle);
 	SSL_CTX_free(client->tls);
 	(void)pthread_mutex_destroy(&client->lock);
@@ -128,13 +161,36 @@ static void set_failed(struct naos_kmip_client *client, struct host *host, bool 
 	(void)pthread_mutex_unlock(&client->lock);
 }
 
+/* What new connections are made with; the caller frees it.  A certificate that was renewed on disk is taken from now on; while its
+ * files don't fit together (they are being written), the one before is. */
+static SSL_CTX *current_tls(struct naos_kmip_client *client)
+{
+	struct version now[FILES] = { 0 };
+	SSL_CTX *fresh = NULL;
+	(void)pthread_mutex_lock(&client->lock);
+	memcpy(now, client->versions, sizeof(now));
+	look_at_files(client, now);
+	if (memcmp(now, client->versions, sizeof(now)) != 0 &&
+	    naos_kmip_connection_tls(client->files[CERTIFICATE], client->files[KEY], client->files[CA], &fresh, NULL) == 0) {
+		SSL_CTX_free(client->tls);
+		client->tls = fresh;
+		memcpy(client->versions, now, sizeof(now));
+	}
+	SSL_CTX *tls = client->tls;
+	(void)SSL_CTX_up_ref(tls);
+	(void)pthread_mutex_unlock(&client->lock);
+	return tls;
+}
+
 /* Servers in order; those that failed a moment ago last. */
 static int connect_any(struct naos_kmip_client *client, struct link *ret, struct naos_error *err)
 {
 	bool tried[NAOS_KMIP_MAX_HOSTS] = { false };
+	SSL_CTX *tls = current_tls(client);
 	int rc = NAOS_E_KEYMANAGER;
-	for (int round = 0; round < 2; round++)
-		for (size_t i = 0; i < client->host_count; i++) {
+	ret->connection = NULL;
+	for (int round = 0; round < 2 && !ret->connection; round++)
+		for (size_t i = 0; i < client->host_count && !ret->connection; i++) {
 			struct host *host = &client->hosts[i];
 			(void)pthread_mutex_lock(&client->lock);
 			bool avoid = host->failed_ns && now_ns() - host->failed_ns < LEAVE_ALONE_NS;
@@ -142,13 +198,12 @@ static int connect_any(struct naos_kmip_client *client, struct link *ret, struct
 			if (tried[i] || (avoid && round == 0))
 				continue;
 			tried[i] = true;
-			rc = naos_kmip_connection_open(client->tls, host->name, host->port, client->timeout_s,
+			rc = naos_kmip_connection_open(tls, host->name, host->port, client->timeout_s,
 					&ret->connection, err);
 			set_failed(client, host, rc != 0);
 			ret->host = host;
-			if (rc == 0)
-				return 0;
 		}
+	SSL_CTX_free(tls);
 	return rc;
 }
 

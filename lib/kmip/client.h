@@ -23,7 +23,8 @@ struct naos_kmip_client_options {
 
 struct naos_kmip_client;
 
-/* Reads the files; connects at the first call.  Strings are copied.  NAOS_E_CONFIG, naming the file. */
+/* Reads the files, and again for a new connection when they changed (a renewed certificate).  Connects at the first call.
+ * Strings are copied.  NAOS_E_CONFIG, naming the file. */
 int naos_kmip_client_open(const struct naos_kmip_client_options *options, struct naos_kmip_client **ret,
 			  struct naos_error *err) naos_must_check;
 struct naos_kmip_client *naos_kmip_client_close(struct naos_kmip_client *client);

@@ -52,6 +52,7 @@ static int unwrap(struct naos_provider *provider, struct naos_error *err)
 	while (scanf("%384s %64s", blob, key) == 2) {
 		int rc = check(provider, blob, key, err);
 		puts(rc ? naos_error_info(rc)->name : "ok");
+		(void)fflush(stdout);
 	}
 	return 0;
 }

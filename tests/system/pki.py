@@ -26,14 +26,14 @@ def now():
 
 
 class Pki:
-    def __init__(self, directory, name="Test CA"):
+    def __init__(self, directory, name="Test CA", days=(-1, 30)):
         self.directory = pathlib.Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.revoked = []
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-        self.certificate = (self._builder(self.name, self.key, (-1, 30))
+        self.certificate = (self._builder(self.name, self.key, days)
                             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
                             .add_extension(usage, critical=True).sign(self.key, hashes.SHA256()))
         self.ca = self._write("ca.pem", self.certificate.public_bytes(serialization.Encoding.PEM))
