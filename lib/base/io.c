@@ -258,3 +258,16 @@ const char *naos_io_printable_text(const char *text, char *buffer, size_t bytes)
 {
 	return make_printable(text, true, buffer, bytes);
 }
+
+int naos_io_make_absent(const char *path, mode_t mode, struct naos_error *err)
+{
+	struct stat status = { 0 };
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+	if (fd >= 0)
+		(void)close(fd);
+	else if (errno != EEXIST)
+		return naos_error_set_errno(err, errno, "cannot make %s", path);
+	if (lstat(path, &status) != 0 || S_ISLNK(status.st_mode))
+		return naos_error_set_errno(err, S_ISLNK(status.st_mode) ? ELOOP : errno, "cannot use %s", path);
+	return naos_io_sync_parent(AT_FDCWD, path, err);
+}

@@ -38,6 +38,9 @@ int naos_io_publish(int dir_fd, const char *temporary, const char *path, bool re
 
 /* fsync of the directory that holds path. */
 int naos_io_sync_parent(int dir_fd, const char *path, struct naos_error *err) naos_must_check;
+/* Makes an empty file of this mode, durable, unless there is one; a symbolic link is refused.  It never opens one that is there: locks of
+ * fcntl() belong to the process, so closing a second descriptor of a database would take SQLite's locks away. */
+int naos_io_make_absent(const char *path, mode_t mode, struct naos_error *err) naos_must_check;
 
 /* The same for a whole sentence: a backslash stays. */
 const char *naos_io_printable_text(const char *text, char *buffer, size_t bytes);

@@ -136,12 +136,9 @@ static int make_schema(struct naos_key_store *store, struct naos_error *err)
 static int open_database(struct naos_key_store *store, struct naos_error *err)
 {
 	/* made here for its mode; the files that SQLite puts beside it get the same one */
-	naos_autoclose int fd = open(store->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return naos_error_set_errno(err, errno, "cannot open the key store %s (keymanager.store)", store->path);
-	int rc = naos_io_sync_parent(AT_FDCWD, store->path, err);
+	int rc = naos_io_make_absent(store->path, 0600, err);
 	if (rc != 0)
-		return rc;
+		return naos_error_prefix(err, rc, "key store (keymanager.store)");
 	const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
 	if (sqlite3_open_v2(store->path, &store->db, flags, NULL) != SQLITE_OK)
 		return store->db ? failed(store, "open it", err) : naos_error_set(err, NAOS_E_NOMEM, "no memory for a database");

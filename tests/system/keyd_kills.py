@@ -11,9 +11,54 @@ import threading
 import time
 
 import keyd as km
+import pki as certificates
+from keyd_server import Keyd, Refused
 
 CLIENTS = 4
 ROLES = {"tester": {"identities": "tester", "operations": "all", "keys": "own", "class": "either"}}
+
+
+SETTINGS = {"destroy-approvals": 1}
+
+
+class OverTls:
+    """The real naos-keyd, each thread with a TLS connection of its own, with the face of keyd.KeyManager."""
+
+    def __init__(self, directory, token):
+        pki = certificates.Pki(directory / "pki")
+        roles = {"tester": {**ROLES["tester"], "identities": "naos://test/tester"}}
+        self.keyd = Keyd(directory, token, pki, roles=roles, settings={**SETTINGS, "threads": CLIENTS})
+        self.tester, self.local = pki.client("tester", uri="naos://test/tester"), threading.local()
+
+    @property
+    def process(self):
+        return self.keyd.process
+
+    def ask(self, _identity, *items):
+        try:
+            if not hasattr(self.local, "client"):
+                self.local.client = self.keyd.client(self.tester)
+            return self.local.client.ask(*items)
+        except (Refused, OSError) as error:
+            raise km.Died(str(error)) from error
+
+    def ok(self, identity, item):
+        (answer,) = self.ask(identity, item)
+        assert succeeded([answer]), km.problem(answer)
+        return answer.find("ResponsePayload")
+
+    def start(self):
+        self.local = threading.local()
+        self.keyd.start()
+
+    def kill(self):
+        self.keyd.kill()
+
+    def __enter__(self):
+        self.start()
+
+    def __exit__(self, *_):
+        self.keyd.stop()
 
 
 class Ledger:
@@ -80,8 +125,6 @@ def check(manager, ledger):
             assert km.get_bytes(answer.find("ResponsePayload"), "Data") == text, uid
 
 
-
-
 def kill_worker(manager):
     """The worker is a child of the front; the front starts another."""
     tasks = os.listdir(f"/proc/{manager.process.pid}/task")
@@ -93,10 +136,10 @@ def kill_worker(manager):
             pass
 
 
-def campaign(directory, token, kills, seed, seconds=None):
+def campaign(directory, token, kills, seed, seconds=None, over_tls=False):
     """Returns the ledger and how many kills were done; at least a few, at most `kills`, within about `seconds`."""
     dice, ledger, done, began = random.Random(seed), Ledger(), 0, time.monotonic()
-    manager = km.KeyManager(directory, token, roles=ROLES, settings={"destroy-approvals": 1}, threads=CLIENTS)
+    manager = OverTls(directory, token) if over_tls else km.KeyManager(directory, token, roles=ROLES, settings=SETTINGS, threads=CLIENTS)
     while done < kills and (seconds is None or done < 10 or time.monotonic() - began < seconds):
         manager.start()
         stop = threading.Event()

@@ -75,3 +75,19 @@ def test_a_backup_under_load_restores(tmp_path):
             assert get_bytes(client.ok(decrypt(uid, data, iv=iv, tag=tag)), "Data") == uid.encode()
         uid = client.ok(create()).find("UniqueIdentifier").value
         client.ok(on("Activate", uid))
+
+
+def test_a_reader_that_comes_and_goes_takes_no_lock_away(tmp_path):
+    """The last connection to a database puts its write-ahead log away.  A reader is never the last one while the key manager runs:
+    if it thought so, as when the key manager had lost its lock, both would write over each other."""
+    pki = certificates.Pki(tmp_path / "pki")
+    with Keyd(tmp_path / "keyd", SoftToken(tmp_path / "softhsm"), pki) as keyd:
+        with keyd.client(pki.client("alice", uri="naos://test/alice")) as client:
+            client.ok(create())
+        for name in ("objects.db", "token.db"):
+            log = keyd.directory / f"{name}-wal"
+            assert log.exists()
+            with sqlite3.connect(keyd.directory / name) as reader:
+                assert reader.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            reader.close()
+            assert log.exists(), f"the reader put the log of {name} away"
