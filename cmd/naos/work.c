@@ -42,11 +42,21 @@ static void user_name(char *name, size_t bytes)
 		(void)snprintf(name, bytes, "%s", found->pw_name);
 }
 
+/* The log's own lock is between processes. */
+static pthread_mutex_t append_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void unlock(pthread_mutex_t **lock)
+{
+	(void)pthread_mutex_unlock(*lock);
+}
+
 /* The log is open only while records are written: other commands wait for it. */
 static int append(struct naos_work *work, struct naos_audit_event *events, size_t count, struct naos_error *err)
 {
 	struct naos_audit_log *log;
 	char actor[128];
+	naos_cleanup(unlock) pthread_mutex_t *held = &append_lock;
+	(void)pthread_mutex_lock(held);
 	int rc = naos_admin_open_log(work->invocation, &log, err);
 	if (rc != 0)
 		return naos_error_set(err, NAOS_E_AUDIT, "%s", err->message);
@@ -67,6 +77,11 @@ static int record(struct naos_work *work, const char *object, const char *decisi
 {
 	struct naos_audit_event event = { .object = object, .decision = decision, .reason = reason };
 	return work->audited ? append(work, &event, 1, err) : 0;
+}
+
+int naos_work_record(struct naos_work *work, const char *path, const char *what, struct naos_error *err)
+{
+	return record(work, path, "allowed", what, err);
 }
 
 static void record_failures(struct naos_work *work)
@@ -159,9 +174,9 @@ static int read_options(struct naos_work *work, struct naos_error *err)
 
 static int open_keys(struct naos_work *work, const struct naos_work_plan *plan, struct naos_error *err)
 {
-	const char *name = naos_option_value(work->invocation, "fileset");
 	if (!plan->keys)
 		return 0;
+	const char *name = plan->set ? plan->set : naos_option_value(work->invocation, "fileset");
 	int rc = naos_filesets_open(work->invocation->config, name, naos_option_value(work->invocation, "keys"), &work->sets, err);
 	return rc == 0 && (name || plan->one_set) ? naos_filesets_find(work->sets, name, &work->set, err) : rc;
 }
@@ -171,8 +186,8 @@ static void describe(struct naos_work *work, const struct naos_work_plan *plan)
 {
 	size_t used = 0, room = sizeof(work->object);
 	work->object[0] = 0;
-	if (work->set)
-		used = (size_t)snprintf(work->object, room, "%s: ", work->set->name);
+	if (work->set || plan->set)
+		used = (size_t)snprintf(work->object, room, "%s: ", work->set ? work->set->name : plan->set);
 	for (size_t i = 0; i < plan->operand_count && used < room; i++)
 		used += (size_t)snprintf(work->object + used, room - used, "%s%s",
 					 i == 0	    ? "" :

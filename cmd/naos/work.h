@@ -47,9 +47,14 @@ struct naos_work_plan {
 	char *const *operands;
 	size_t operand_count;
 	bool pair; /* the operands are SOURCE TARGET */
+	const char *set; /* the file set, where an operand and not --fileset names it */
 };
 int naos_work_start(struct naos_work *work, struct naos_invocation *invocation, const struct naos_work_plan *plan,
 		    struct naos_error *err) naos_must_check;
+
+/* Writes a record of its own for one path, from any thread: "allowed" with what is about to be done to it.  NAOS_E_AUDIT: it can't
+ * be recorded, so it must not be done. */
+int naos_work_record(struct naos_work *work, const char *path, const char *what, struct naos_error *err) naos_must_check;
 
 /* Ends the work whose own result is rc (with err): reports, writes the last record, frees.  Returns the command's result. */
 int naos_work_end(struct naos_work *work, int rc, struct naos_error *err) naos_must_check;

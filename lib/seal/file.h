@@ -17,7 +17,7 @@ struct naos_sealed_file {
 	struct naos_sealed_header header;
 	uint8_t header_raw[NAOS_SECTOR_BYTES];
 	struct naos_secret *fek;
-	struct naos_file_keys *keys;
+	struct naos_file_keys *keys; /* NULL only inside naos_sealed_inspect */
 	struct naos_fek_slot slots[NAOS_FEK_SLOTS];
 	bool recovered;
 	bool unpublished;

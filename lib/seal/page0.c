@@ -88,10 +88,10 @@ static int state_decode(struct naos_file_keys *keys, const uint8_t *header, cons
 	*ret_used = false;
 	if (naos_is_zero(in, NAOS_SECTOR_BYTES))
 		return 0;
-	int rc = naos_file_keys_mac(keys, NAOS_MAC_HEADER, header, NAOS_SECTOR_BYTES, in, MAC_OFFSET, mac, err);
+	int rc = keys ? naos_file_keys_mac(keys, NAOS_MAC_HEADER, header, NAOS_SECTOR_BYTES, in, MAC_OFFSET, mac, err) : 0;
 	if (rc != 0)
 		return rc;
-	if (CRYPTO_memcmp(mac, in + MAC_OFFSET, NAOS_MAC_BYTES) != 0)
+	if (keys && CRYPTO_memcmp(mac, in + MAC_OFFSET, NAOS_MAC_BYTES) != 0)
 		return naos_error_set(err, NAOS_E_INTEGRITY, "page 0: state slot %c or the static header was changed", slot);
 	struct naos_cursor r = naos_cursor_reader(in, MAC_OFFSET);
 	ret->seq = naos_cursor_get_u64(&r);
@@ -109,7 +109,8 @@ static int state_decode(struct naos_file_keys *keys, const uint8_t *header, cons
 		     ret->size <= NAOS_MAX_FILE_BYTES && ret->sealed_epoch <= ret->epoch &&
 		     (!ret->clean || (ret->epoch == ret->sealed_epoch && ret->size == ret->durable_size && !ret->shared));
 	if (!sound)
-		return naos_error_set(err, NAOS_E_INTEGRITY, "page 0: state slot %c is authentic but makes no sense", slot);
+		return naos_error_set(err, NAOS_E_INTEGRITY, "page 0: state slot %c %smakes no sense", slot,
+				      keys ? "is authentic but " : "");
 	*ret_used = true;
 	return 0;
 }

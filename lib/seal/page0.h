@@ -33,7 +33,8 @@ struct naos_state {
 
 int naos_state_encode(struct naos_file_keys *keys, const uint8_t header[static NAOS_SECTOR_BYTES], const struct naos_state *state,
 		      uint8_t out[static NAOS_SECTOR_BYTES], struct naos_error *err) naos_must_check;
-/* The valid state of page 0: authenticated, the newer of the two slots, with the rules of section 4.2 about the other one. */
+/* The valid state of page 0: authenticated, the newer of the two slots, with the rules of section 4.2 about the other one.
+ * keys NULL: the same but for the authentication, for naos_sealed_inspect. */
 int naos_state_pick(struct naos_file_keys *keys, const uint8_t page[static NAOS_CHUNK_BYTES], struct naos_state *ret,
 		    struct naos_error *err) naos_must_check;
 /* Byte offset in the file of the slot that seq belongs to. */

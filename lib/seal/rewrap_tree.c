@@ -197,3 +197,25 @@ void naos_rewrap_files(void *context, struct naos_tree_file *files, size_t count
 		rewrap_set(rewrap, jobs + first, next - first);
 	}
 }
+
+int naos_rewrap_mend(const struct naos_rewrap *rewrap, struct naos_tree_file *file, bool rebuild, struct naos_error *err)
+{
+	struct job job = { .file = file, .set = rewrap->set, .fd = -1 };
+	int rc = begin(rewrap, &job, err);
+	if (rc == 0 && rebuild) {
+		const struct naos_sealed_header *header = naos_sealed_file_header(job.sealed);
+		struct naos_wrap_item item = {
+			.context = { .kind = NAOS_WRAP_FILE, .group_id = header->fileset_id, .object_id = header->file_id },
+			.key = naos_sealed_file_fek(job.sealed),
+		};
+		rc = naos_keys_wrap(naos_filesets_provider(rewrap->sets), rewrap->set->mek, &item, 1, err);
+		if (rc == 0)
+			rc = finish(&job, &item.blob, err);
+	}
+	if (job.sealed) {
+		int closed = naos_sealed_file_close(naos_steal(job.sealed), rc == 0, rc == 0 ? err : NULL);
+		rc = rc ? rc : closed;
+	}
+	put_back(&job);
+	return rc;
+}

@@ -15,4 +15,8 @@ struct naos_rewrap {
 /* The files visitor of a naos_sealed_tree whose context is a struct naos_rewrap.  Files that are current are counted so. */
 void naos_rewrap_files(void *context, struct naos_tree_file *files, size_t count);
 
+/* Mends one file: recovers it if its last writer did not close it (told as a notice), and with `rebuild` writes all copies of
+ * its wrapped key anew from a good one.  Times stay.  Takes file->fd.  NAOS_E_BUSY if a writer has it open. */
+int naos_rewrap_mend(const struct naos_rewrap *rewrap, struct naos_tree_file *file, bool rebuild, struct naos_error *err) naos_must_check;
+
 #endif

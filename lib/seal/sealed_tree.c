@@ -15,17 +15,28 @@ struct visit {
 	struct naos_hardlinks links;
 };
 
+/* A directory whose leftovers are removed. */
+struct sweep {
+	struct visit *visit;
+	const struct naos_walk_dir *dir;
+};
+
 static void found_leftover(void *context, const char *base)
 {
-	struct visit *visit = context;
-	naos_tally_notice(visit->tally, base, NAOS_NOTICE_REMOVED);
+	const struct sweep *sweep = context;
+	naos_autofree char *path = NULL;
+	const char *known = asprintf(&path, "%s/%s", sweep->dir->path, base) < 0 ? base : path;
+	naos_tally_notice(sweep->visit->tally, known, NAOS_NOTICE_REMOVED);
 }
 
 static int enter(void *context, struct naos_walk_dir *dir)
 {
 	struct visit *visit = context;
+	struct sweep sweep = { .visit = visit, .dir = dir };
 	struct naos_error err;
-	if (visit->tree->clean && naos_leftovers_remove(dir->fd, NULL, found_leftover, visit, &err) != 0)
+	if (visit->tree->skip && strcmp(dir->path + dir->root_bytes + strspn(dir->path + dir->root_bytes, "/"), visit->tree->skip) == 0)
+		return -1;
+	if (visit->tree->clean && naos_leftovers_remove(dir->fd, NULL, found_leftover, &sweep, &err) != 0)
 		naos_tally_failure(visit->tally, dir->path, &err);
 	return 0;
 }
@@ -98,7 +109,7 @@ static void work(void *context, unsigned worker, struct naos_walk_item *items, s
 		(void)naos_io_printable(items[i].path, file->shown, sizeof(file->shown));
 		if (S_ISREG(items[i].status.st_mode)) {
 			look_at(file);
-			used++;
+			used += !(tree->in_use && file->err.code == NAOS_E_NOTFOUND);
 		} else if (S_ISLNK(items[i].status.st_mode) && tree->link) {
 			tree->link(tree->context, &items[i], file->shown);
 		}
@@ -125,7 +136,8 @@ void naos_sealed_tree_visit(const struct naos_sealed_tree *tree, const char *ope
 {
 	struct visit visit = { .tree = tree, .tally = tally };
 	const struct naos_walk_visitor visitor = {
-		.context = &visit, .jobs = tree->jobs, .enter = enter, .leave = leave, .list = list, .work = work, .settle = settle,
+		.context = &visit, .jobs = tree->jobs, .in_use = tree->in_use, .enter = enter, .leave = leave,
+		.list = list, .work = work, .settle = settle,
 	};
 	naos_walk(operand, &visitor, tally);
 	naos_hardlinks_free(&visit.links);

@@ -20,6 +20,8 @@ struct naos_sealed_tree {
 	struct naos_filesets *sets; /* keys of a batch are unwrapped ahead; NULL: no keys are needed */
 	bool once;                  /* a file with several names is visited by its first only */
 	bool clean;                 /* remove what interrupted runs left; else it is noticed */
+	bool in_use;                /* a file set that may be mounted: files may vanish meanwhile */
+	const char *skip;           /* a directory below the root that is left out; may be NULL */
 	/* Regular files in batches.  The visitor reports to the tally, failures too. */
 	void (*files)(void *context, struct naos_tree_file *files, size_t count);
 	/* A symbolic link; may be NULL. */

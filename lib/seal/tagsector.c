@@ -22,6 +22,17 @@ static int place_mac(struct naos_file_keys *keys, uint64_t number, const uint8_t
 	return naos_file_keys_mac(keys, NAOS_MAC_TAGSECTOR, place, sizeof(place), in, bytes, ret, err);
 }
 
+/* Whether the MAC that follows `bytes` of in is that of this place. */
+static int is_authentic(struct naos_file_keys *keys, uint64_t number, const uint8_t *in, size_t bytes, bool *ret,
+			struct naos_error *err)
+{
+	uint8_t mac[NAOS_MAC_BYTES];
+	int rc = place_mac(keys, number, in, bytes, mac, err);
+	if (rc == 0)
+		*ret = CRYPTO_memcmp(mac, in + bytes, SHORT_MAC_BYTES) == 0;
+	return rc;
+}
+
 static void entry_encode(const struct naos_entry *entry, struct naos_cursor *w)
 {
 	if (entry->seq == 0) {
@@ -70,17 +81,16 @@ int naos_sector_encode(struct naos_file_keys *keys, uint64_t sector, const struc
 int naos_sector_decode(struct naos_file_keys *keys, uint64_t sector, const uint8_t in[static NAOS_SECTOR_BYTES],
 		       struct naos_sector *ret, struct naos_error *err)
 {
-	uint8_t mac[NAOS_MAC_BYTES];
+	bool sound = true;
 	if (naos_is_zero(in, NAOS_SECTOR_BYTES)) {
 		memset(ret, 0, sizeof(*ret));
 		ret->absent = true;
 		return 0;
 	}
-	int rc = place_mac(keys, sector, in, SECTOR_MAC_OFFSET, mac, err);
+	int rc = keys ? is_authentic(keys, sector, in, SECTOR_MAC_OFFSET, &sound, err) : 0;
 	if (rc != 0)
 		return rc;
 	struct naos_cursor r = naos_cursor_reader(in, SECTOR_MAC_OFFSET);
-	bool sound = CRYPTO_memcmp(mac, in + SECTOR_MAC_OFFSET, SHORT_MAC_BYTES) == 0;
 	ret->absent = false;
 	for (unsigned i = 0; sound && i < NAOS_SECTOR_CHUNKS; i++)
 		for (unsigned slot = 0; slot < 2; slot++)
@@ -136,15 +146,15 @@ int naos_map_encode(struct naos_file_keys *keys, uint64_t map, const uint8_t bit
 int naos_map_decode(struct naos_file_keys *keys, uint64_t map, const uint8_t in[static NAOS_CHUNK_BYTES],
 		    uint8_t ret_bits[static NAOS_MAP_BYTES], struct naos_error *err)
 {
-	uint8_t mac[NAOS_MAC_BYTES];
+	bool authentic = true;
 	if (naos_is_zero(in, NAOS_CHUNK_BYTES)) {
 		memset(ret_bits, 0, NAOS_MAP_BYTES);
 		return 0;
 	}
-	int rc = place_mac(keys, MAP_NUMBER_BIT | map, in, MAP_MAC_OFFSET, mac, err);
+	int rc = keys ? is_authentic(keys, MAP_NUMBER_BIT | map, in, MAP_MAC_OFFSET, &authentic, err) : 0;
 	if (rc != 0)
 		return rc;
-	if (CRYPTO_memcmp(mac, in + MAP_MAC_OFFSET, SHORT_MAC_BYTES) != 0 ||
+	if (!authentic ||
 	    !naos_is_zero(in + NAOS_MAP_BYTES, MAP_MAC_OFFSET - NAOS_MAP_BYTES))
 		return naos_error_set(err, NAOS_E_INTEGRITY, "map page %llu was changed or is of another place", (unsigned long long)map);
 	memcpy(ret_bits, in, NAOS_MAP_BYTES);

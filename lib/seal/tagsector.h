@@ -26,7 +26,8 @@ struct naos_sector {
 /* sector: number of the sector (naos_layout_sector). */
 int naos_sector_encode(struct naos_file_keys *keys, uint64_t sector, const struct naos_sector *in,
 		       uint8_t out[static NAOS_SECTOR_BYTES], struct naos_error *err) naos_must_check;
-/* NAOS_E_INTEGRITY, naming the sector and its first chunk, if it is not authentic for this place. */
+/* NAOS_E_INTEGRITY, naming the sector and its first chunk, if it is not authentic for this place.  keys NULL: only its structure
+ * is checked, for naos_sealed_inspect. */
 int naos_sector_decode(struct naos_file_keys *keys, uint64_t sector, const uint8_t in[static NAOS_SECTOR_BYTES],
 		       struct naos_sector *ret, struct naos_error *err) naos_must_check;
 
@@ -41,7 +42,7 @@ void naos_entry_sort(const struct naos_entry pair[static 2], const struct naos_e
 /* bits: one per group, bit i of byte i/8 for group 1 + map·31744 + i. */
 int naos_map_encode(struct naos_file_keys *keys, uint64_t map, const uint8_t bits[static NAOS_MAP_BYTES],
 		    uint8_t out[static NAOS_CHUNK_BYTES], struct naos_error *err) naos_must_check;
-/* An all-zero page has no bits. */
+/* An all-zero page has no bits.  keys NULL: as above. */
 int naos_map_decode(struct naos_file_keys *keys, uint64_t map, const uint8_t in[static NAOS_CHUNK_BYTES],
 		    uint8_t ret_bits[static NAOS_MAP_BYTES], struct naos_error *err) naos_must_check;
 

@@ -16,8 +16,11 @@ static const struct {
 	[NAOS_NOTICE_LEFTOVER] = { "leftover", "a temporary file, being written or left over; 'naos verify --clean' removes "
 					       "what is left over" },
 	[NAOS_NOTICE_REMOVED] = { "removed", "removed: a temporary file left over by a run that was interrupted" },
-	[NAOS_NOTICE_UNCLEAN] = { "unclean", "its last writer did not close it; the next one recovers it" },
+	[NAOS_NOTICE_UNCLEAN] = { "unclean", "not sealed: its last writer did not close it; the next one recovers it" },
 	[NAOS_NOTICE_RECOVERED] = { "recovered", "its last writer had not closed it; it was recovered" },
+	[NAOS_NOTICE_OPEN] = { "open", "not sealed: it is open for writing" },
+	[NAOS_NOTICE_REBUILT] = { "rebuilt", "the copies of its wrapped key were rebuilt from a good one" },
+	[NAOS_NOTICE_LOST] = { "lost", "set aside into .naos-lost: a crash took its first page before that was durable, it holds nothing" },
 };
 
 const char *naos_notice_text(enum naos_notice notice)

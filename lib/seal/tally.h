@@ -20,6 +20,9 @@ enum naos_notice {
 	NAOS_NOTICE_REMOVED,    /* the same, removed */
 	NAOS_NOTICE_UNCLEAN,    /* its last writer did not close it */
 	NAOS_NOTICE_RECOVERED,  /* the same, recovered */
+	NAOS_NOTICE_OPEN,       /* a writer has it open just now, so it is not sealed */
+	NAOS_NOTICE_REBUILT,    /* copies of the wrapped key were rebuilt from a good one */
+	NAOS_NOTICE_LOST,       /* a file that holds nothing was set aside */
 	NAOS_NOTICES,
 };
 /* A sentence for a person, and a word for programs ("socket"). */

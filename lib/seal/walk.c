@@ -228,7 +228,8 @@ static void list_subdir(struct walk *walk, struct naos_walk_dir *dir, const char
 	int fd = openat(dir->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct naos_walk_dir *sub = fd < 0 ? NULL : new_dir(walk, dir, fd, path, dir->root_bytes);
 	if (!sub || fstat(fd, &sub->status) != 0) {
-		report(walk, path, fd < 0 || sub ? errno : ENOMEM, "open the directory");
+		if (fd >= 0 || errno != ENOENT || !walk->visitor->in_use)
+			report(walk, path, fd < 0 || sub ? errno : ENOMEM, "open the directory");
 		if (!sub) {
 			naos_close_descriptor(&fd);
 			free(path);
@@ -249,7 +250,8 @@ static void list_entry(struct walk *walk, struct naos_walk_dir *dir, const char 
 {
 	struct naos_walk_item item = { .dir = dir, .path = join(dir, name) };
 	if (!item.path || fstatat(dir->fd, name, &item.status, AT_SYMLINK_NOFOLLOW) != 0) {
-		report(walk, item.path ? item.path : name, item.path ? errno : ENOMEM, "read");
+		if (!item.path || errno != ENOENT || !walk->visitor->in_use)
+			report(walk, item.path ? item.path : name, item.path ? errno : ENOMEM, "read");
 		free(item.path);
 		return;
 	}

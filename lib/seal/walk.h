@@ -40,6 +40,7 @@ struct naos_walk_item {
 struct naos_walk_visitor {
 	void *context;
 	unsigned jobs; /* worker threads */
+	bool in_use;   /* others change the tree meanwhile: a name that vanishes between listing and looking is no failure */
 	/* A directory, before what it holds; by the listing thread.  A failure (reported by the visitor) leaves it out. */
 	int (*enter)(void *context, struct naos_walk_dir *dir);
 	/* The same directory when everything in it is done; by any thread. */

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trees to seal, and how to compare them."""
 import contextlib
+import fcntl
 import glob
 import os
 import pathlib
 import random
 import shutil
 import stat
+import struct
 import subprocess
 
 import pytest
@@ -177,3 +179,59 @@ class Killer:
         assert killed >= rounds // 4, f"only {killed} of {rounds} runs were hit"
         self.sets.ok("verify", "--clean", self.sealed)
         assert temporaries(self.source, self.sealed, self.back) == []
+
+
+class FileSet:
+    """A file set `genomes` of the configuration: its directory, its id, and its verbs."""
+
+    def __init__(self, sets, directory, **keys):
+        self.sets, self.path = sets, directory / "genomes"
+        self.path.mkdir(exist_ok=True)
+        self.plain_config = sets.config.read_text()
+        self.configure(path=self.path, id=sets.json("key", "show", "genomes")[0]["id"], **keys)
+
+    def configure(self, **keys):
+        self.keys = keys
+        lines = "".join(f"{key} = {value}\n" for key, value in keys.items())
+        self.sets.config.write_text(f"{self.plain_config}[fileset genomes]\n{lines}")
+
+    def without_keys(self):
+        """The configuration of a backup operator: no key manager, only the file set."""
+        lines = "".join(f"{key} = {value}\n" for key, value in self.keys.items())
+        config = self.sets.directory / "backup.conf"
+        config.write_text(f"[fileset genomes]\n{lines}")
+        return config
+
+    def seal(self, source):
+        self.sets.ok("seal", "--force", "-f", "genomes", source, self.path)
+
+    def file(self, name, data):
+        """A sealed file of this content."""
+        plain = self.sets.directory / "one.plain"
+        plain.write_bytes(data)
+        (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+        self.sets.ok("seal", "--force", "-f", "genomes", plain, self.path / name)
+        return self.path / name
+
+    def verb(self, verb, *words, **kwargs):
+        return self.sets("fileset", verb, "genomes", *words, **kwargs)
+
+    def ok(self, verb, *words):
+        return self.sets.json("fileset", verb, "genomes", *words)[0]
+
+    def fails(self, status, verb, *words):
+        return self.sets.fails(status, "fileset", verb, "genomes", *words)
+
+    def read(self, name):
+        done = self.sets("open", self.path / name, "-", text=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@contextlib.contextmanager
+def writer_of(path):
+    """The lock that a writer holds on a sealed file (byte 2^62, shared, of this open file)."""
+    with open(path, "r+b") as file:
+        lock = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 1 << 62, 1, 0)
+        fcntl.fcntl(file, 37, lock)  # F_OFD_SETLK
+        yield
