@@ -4,6 +4,8 @@
 #include <pwd.h>
 #include <string.h>
 
+#include "base/log.h"
+
 int naos_admin_open_keys(const struct naos_invocation *invocation, struct naos_provider **ret, struct naos_error *err)
 {
 	const char *uri = naos_option_value(invocation, "keys");
@@ -34,4 +36,17 @@ int naos_admin_record(struct naos_audit_log *log, const char *action, const char
 	const struct naos_audit_event event = { .actor = actor, .action = action, .object = object, .decision = rc ? "failed" : "allowed",
 						.reason = rc ? naos_error_info(rc)->name : NULL };
 	return naos_audit_append(log, &event, err);
+}
+
+int naos_admin_finish(struct naos_audit_log *log, const char *action, const char *object, int rc, const struct naos_error *err)
+{
+	struct naos_error unrecorded = NAOS_ERROR_INIT;
+	if (rc != 0 && naos_admin_record(log, action, object, err->code, &unrecorded) != 0)
+		naos_log(NAOS_LOG_WARNING, "the failure could not be recorded: %s", unrecorded.message);
+	return rc;
+}
+
+void naos_admin_close_log(struct naos_audit_log **log)
+{
+	*log = naos_audit_close(*log);
 }

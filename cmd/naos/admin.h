@@ -17,5 +17,9 @@ int naos_admin_open_keys(const struct naos_invocation *invocation, struct naos_p
 int naos_admin_open_log(const struct naos_invocation *invocation, struct naos_audit_log **ret, struct naos_error *err) naos_must_check;
 /* Records that the user does `action` on `object`: rc 0 "allowed", else "failed" with the code's name. log NULL: nothing. */
 int naos_admin_record(struct naos_audit_log *log, const char *action, const char *object, int rc, struct naos_error *err) naos_must_check;
+/* Finishes a recorded action: a failure is recorded too, and stays the failure that is told.  Returns rc. */
+int naos_admin_finish(struct naos_audit_log *log, const char *action, const char *object, int rc, const struct naos_error *err);
+/* For naos_cleanup. */
+void naos_admin_close_log(struct naos_audit_log **log);
 
 #endif

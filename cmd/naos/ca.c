@@ -12,11 +12,6 @@
 #define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 #define ALTERNATIVE_BYTES 2048
 
-static void close_log(struct naos_audit_log **log)
-{
-	*log = naos_audit_close(*log);
-}
-
 static int option_days(const struct naos_invocation *invocation, unsigned otherwise, unsigned *ret, struct naos_error *err)
 {
 	const char *text = naos_option_value(invocation, "days");
@@ -44,7 +39,7 @@ static int check_name(const char *name, struct naos_error *err)
 /* Recorded before it is done, as other administration is. */
 static int record(const struct naos_invocation *invocation, const char *action, struct naos_error *err)
 {
-	naos_cleanup(close_log) struct naos_audit_log *log = NULL;
+	naos_cleanup(naos_admin_close_log) struct naos_audit_log *log = NULL;
 	int rc = naos_admin_open_log(invocation, &log, err);
 	return rc ? rc : naos_admin_record(log, action, invocation->operands[invocation->operand_count - 1], 0, err);
 }

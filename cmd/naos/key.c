@@ -23,11 +23,6 @@ static const struct naos_option destroy_options[] = {
 	{ .name = NULL },
 };
 
-static void close_log(struct naos_audit_log **log)
-{
-	*log = naos_audit_close(*log);
-}
-
 static void format_time(int64_t unix_s, char text[static 24])
 {
 	time_t when = (time_t)unix_s;
@@ -156,20 +151,11 @@ const struct naos_command naos_command_key_show = {
 
 /* ---- changes: recorded before they are made */
 
-/* Finishes a recorded action: a failure is recorded too, and stays the failure that is told. */
-static int finish(struct naos_audit_log *log, const char *action, const char *object, int rc, const struct naos_error *err)
-{
-	struct naos_error unrecorded = NAOS_ERROR_INIT;
-	if (rc != 0 && naos_admin_record(log, action, object, err->code, &unrecorded) != 0)
-		naos_log(NAOS_LOG_WARNING, "the failure could not be recorded: %s", unrecorded.message);
-	return rc;
-}
-
 static int make(struct naos_invocation *invocation, const char *action,
 		int (*function)(struct naos_provider *, const char *, struct naos_mek *, struct naos_error *), struct naos_error *err)
 {
 	naos_autoprovider struct naos_provider *provider = NULL;
-	naos_cleanup(close_log) struct naos_audit_log *log = NULL;
+	naos_cleanup(naos_admin_close_log) struct naos_audit_log *log = NULL;
 	const char *name = invocation->operands[0];
 	struct naos_mek mek;
 	int rc = naos_admin_open_keys(invocation, &provider, err);
@@ -178,7 +164,7 @@ static int make(struct naos_invocation *invocation, const char *action,
 	if (rc == 0)
 		rc = naos_admin_record(log, action, name, 0, err);
 	if (rc == 0)
-		rc = finish(log, action, name, function(provider, name, &mek, err), err);
+		rc = naos_admin_finish(log, action, name, function(provider, name, &mek, err), err);
 	return rc ? rc : print_key(invocation, &mek, "active", err);
 }
 
@@ -226,7 +212,7 @@ static void object_name(const struct naos_mek *mek, char text[static NAOS_MEK_NA
 static int run_activate(struct naos_invocation *invocation, struct naos_error *err)
 {
 	naos_autoprovider struct naos_provider *provider = NULL;
-	naos_cleanup(close_log) struct naos_audit_log *log = NULL;
+	naos_cleanup(naos_admin_close_log) struct naos_audit_log *log = NULL;
 	char object[NAOS_MEK_NAME_BYTES + VERSION_BYTES];
 	struct naos_mek mek;
 	uint32_t version;
@@ -242,7 +228,7 @@ static int run_activate(struct naos_invocation *invocation, struct naos_error *e
 	object_name(&mek, object);
 	rc = naos_admin_record(log, "key.activate", object, 0, err);
 	if (rc == 0)
-		rc = finish(log, "key.activate", object, naos_mek_activate(provider, mek.name, mek.version, err), err);
+		rc = naos_admin_finish(log, "key.activate", object, naos_mek_activate(provider, mek.name, mek.version, err), err);
 	if (rc == 0)
 		rc = find_version(provider, mek.name, mek.version, &mek, err);
 	return rc ? rc : print_key(invocation, &mek, "active", err);
@@ -257,7 +243,7 @@ const struct naos_command naos_command_key_activate = {
 /* Revoking never waits for the log: it is done first, and a record that can't be made is a warning. */
 static int revoke_one(struct naos_invocation *invocation, struct naos_provider *provider, struct naos_mek *mek, struct naos_error *err)
 {
-	naos_cleanup(close_log) struct naos_audit_log *log = NULL;
+	naos_cleanup(naos_admin_close_log) struct naos_audit_log *log = NULL;
 	struct naos_error unrecorded = NAOS_ERROR_INIT;
 	char object[NAOS_MEK_NAME_BYTES + VERSION_BYTES];
 	object_name(mek, object);
@@ -314,7 +300,7 @@ static int confirm_destruction(const struct naos_invocation *invocation, const s
 static int destroy_as(struct naos_invocation *invocation, const char *action, struct naos_error *err)
 {
 	naos_autoprovider struct naos_provider *provider = NULL;
-	naos_cleanup(close_log) struct naos_audit_log *log = NULL;
+	naos_cleanup(naos_admin_close_log) struct naos_audit_log *log = NULL;
 	char object[NAOS_MEK_NAME_BYTES + VERSION_BYTES];
 	struct naos_mek mek;
 	uint32_t version;
@@ -335,7 +321,7 @@ static int destroy_as(struct naos_invocation *invocation, const char *action, st
 	object_name(&mek, object);
 	rc = naos_admin_record(log, action, object, 0, err);
 	if (rc == 0)
-		rc = finish(log, action, object, naos_mek_destroy(provider, mek.name, mek.version, err), err);
+		rc = naos_admin_finish(log, action, object, naos_mek_destroy(provider, mek.name, mek.version, err), err);
 	mek.state = NAOS_MEK_DESTROYED; /* a KMIP server may not show it any more */
 	mek.changed_unix_s = time(NULL);
 	return rc ? rc : print_key(invocation, &mek, "destroyed", err);

@@ -233,16 +233,19 @@ static int destroy_resident(struct naos_hsm_token *t, const struct naos_uuid *id
 	struct naos_key_store_row row;
 	struct naos_mek mek;
 	naos_uuid_format(id, name);
-	int rc = refresh(t, err);
-	if (rc != 0)
-		return rc;
-	bool settled = find_row(t, name, 0, &row);
-	if (settled && row.mek.state == NAOS_MEK_DESTROYED)
-		return 0;
-	if (settled && row.mek.state == NAOS_MEK_ACTIVE)
-		rc = naos_key_store_set_state(t->store, name, 0, NAOS_MEK_REVOKED, &mek, err);
-	if (rc == 0)
-		rc = naos_provision_destroy(t->store, t->token, name, 0, err);
+	int rc, tries = 3;
+	do { /* a creation by another thread may end just now: its key is active then, though it was not here when we looked */
+		rc = refresh(t, err);
+		if (rc != 0)
+			return rc;
+		bool settled = find_row(t, name, 0, &row);
+		if (settled && row.mek.state == NAOS_MEK_DESTROYED)
+			return 0;
+		if (settled && row.mek.state == NAOS_MEK_ACTIVE)
+			rc = naos_key_store_set_state(t->store, name, 0, NAOS_MEK_REVOKED, &mek, err);
+		if (rc == 0)
+			rc = naos_provision_destroy(t->store, t->token, name, 0, err);
+	} while (rc == NAOS_E_KEY_STATE && --tries > 0);
 	if (rc == NAOS_E_NOKEY)
 		rc = 0;
 	int after = refresh(t, NULL), found = search_token(t, NULL);

@@ -1,5 +1,6 @@
 /* The HSM worker: a process with the PIN, the token and nothing else.  It talks to the front over the sockets that it was born
  * with, one thread each, and ends when they are closed.  SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -7,14 +8,17 @@
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "keyd/hsm_token.h"
 
 #define FIRST_DESCRIPTOR 3
+#define FORMER_WAIT_NS 60000000000LL
 
 struct channel {
 	struct naos_hsm_token *token;
@@ -106,6 +110,30 @@ static void *serve(void *argument)
 	return NULL;
 }
 
+/* One worker at a time uses a token.  That of a front which was killed finishes what it was asked, which may be to make a key that the next
+ * front clears away: the next one waits for it.  The lock lasts as long as the process. */
+static int wait_for_former(const char *store, struct naos_error *err)
+{
+	static const struct timespec pause = { 0, 5000000L };
+	naos_autofree char *path = NULL;
+	int64_t until = naos_now_ns() + FORMER_WAIT_NS;
+	if (asprintf(&path, "%s.worker", store) < 0) {
+		path = NULL;
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory for a file name");
+	}
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return naos_error_set_errno(err, errno, "cannot open %s", path);
+	while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return naos_error_set_errno(err, errno, "cannot lock %s", path);
+		if (naos_now_ns() > until)
+			return naos_error_set(err, NAOS_E_KEYMANAGER, "another HSM worker uses the token (it holds %s)", path);
+		(void)nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
 /* The first frame says where the token is; its answer says whether the login worked. */
 static bool hello(int fd, struct naos_hsm_token **ret)
 {
@@ -125,8 +153,10 @@ static bool hello(int fd, struct naos_hsm_token **ret)
 	if (item.result == 0)
 		item.result = filter_calls(item.encrypt, &item.error);
 	if (item.result == 0)
-		item.result = uri && store ? naos_hsm_token_open(uri, store, ret, &item.error) :
+		item.result = uri && store ? wait_for_former(store, &item.error) :
 					     naos_error_set(&item.error, NAOS_E_NOMEM, "no memory for the HSM worker");
+	if (item.result == 0)
+		item.result = naos_hsm_token_open(uri, store, ret, &item.error);
 	if (naos_hsm_frame_reserve(&answer, NAOS_HSM_FRAME_HEADER_BYTES + naos_hsm_answer_bytes(&job), NULL) != 0)
 		return false;
 	struct naos_cursor out = naos_cursor_writer(naos_secret_data(answer), naos_secret_bytes(answer));

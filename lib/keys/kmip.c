@@ -74,10 +74,8 @@ static int kmip_list(void *state, struct naos_mek **ret, size_t *ret_count, stru
 	return meks ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory for the list of keys");
 }
 
-/* One request of one item whose payload is an identifier. */
-static int call_one(struct kmip *k, const struct naos_kmip_request_item *item, const char *what, bool repeatable,
-		struct naos_kmip_answer *ret,
-		    struct naos_error *err)
+int naos_kmip_call_one(struct kmip *k, const struct naos_kmip_request_item *item, const char *what, bool repeatable,
+		       struct naos_kmip_answer *ret, struct naos_error *err)
 {
 	int rc = naos_kmip_client_call(k->client, item, 1, repeatable, ret, err);
 	return rc ? rc : naos_kmip_item_result(ret->response.batch.items, what, err);
@@ -102,7 +100,7 @@ static int create_key(struct kmip *k, const struct naos_mek *mek, char *ret_uid,
 				NAOS_ARRAY_LENGTH(attributes) } },
 	};
 	naos_autoanswer struct naos_kmip_answer answer = { .arena = NULL };
-	int rc = call_one(k, &create, "to create a key", false, &answer, err);
+	int rc = naos_kmip_call_one(k, &create, "to create a key", false, &answer, err);
 	if (rc != 0)
 		return rc;
 	struct naos_kmip_text id = answer.response.batch.items->payload.create.unique_identifier;
@@ -113,22 +111,22 @@ static int create_key(struct kmip *k, const struct naos_mek *mek, char *ret_uid,
 	return 0;
 }
 
-static int activate_key(struct kmip *k, const char *uid, struct naos_error *err)
+int naos_kmip_activate_key(struct kmip *k, const char *uid, struct naos_error *err)
 {
 	const struct naos_kmip_request_item item = {
 		.operation = NAOS_KMIP_OPERATION_ACTIVATE, .payload.activate.unique_identifier = naos_kmip_text(uid),
 	};
 	naos_autoanswer struct naos_kmip_answer answer = { .arena = NULL };
-	return call_one(k, &item, "to activate the key", false, &answer, err);
+	return naos_kmip_call_one(k, &item, "to activate the key", false, &answer, err);
 }
 
-static int destroy_key(struct kmip *k, const char *uid, struct naos_error *err)
+int naos_kmip_destroy_key(struct kmip *k, const char *uid, struct naos_error *err)
 {
 	const struct naos_kmip_request_item item = {
 		.operation = NAOS_KMIP_OPERATION_DESTROY, .payload.destroy.unique_identifier = naos_kmip_text(uid),
 	};
 	naos_autoanswer struct naos_kmip_answer answer = { .arena = NULL };
-	return call_one(k, &item, "to destroy the key", false, &answer, err);
+	return naos_kmip_call_one(k, &item, "to destroy the key", false, &answer, err);
 }
 
 /* Two who make the same version at the same time would give two keys one name in wrapped keys: each looks before it activates. */
@@ -157,8 +155,8 @@ static int make_version(struct kmip *k, const struct naos_mek *mek, struct naos_
 		return rc;
 	rc = check_alone(k, mek, uid, err);
 	if (rc == 0)
-		rc = activate_key(k, uid, err);
-	if (rc != 0 && destroy_key(k, uid, NULL) != 0)
+		rc = naos_kmip_activate_key(k, uid, err);
+	if (rc != 0 && naos_kmip_destroy_key(k, uid, NULL) != 0)
 		return naos_error_prefix(err, rc, "the new key %s was left behind inactive", uid);
 	return rc;
 }
@@ -241,7 +239,7 @@ static int revoke_row(struct kmip *k, const struct naos_kmip_row *row, enum naos
 						.unix_s = row->mek.created_unix_s } },
 	};
 	naos_autoanswer struct naos_kmip_answer answer = { .arena = NULL };
-	return call_one(k, &item, "to revoke the key", false, &answer, err);
+	return naos_kmip_call_one(k, &item, "to revoke the key", false, &answer, err);
 }
 
 static int kmip_set_state(void *state, const char *name, uint32_t version, enum naos_mek_state to, struct naos_error *err)
@@ -257,7 +255,7 @@ static int kmip_set_state(void *state, const char *name, uint32_t version, enum 
 		return naos_error_set(err, NAOS_E_KEY_STATE,
 				"version %u of '%s' is %s: in a KMIP server that can't become %s", row.mek.version, name,
 				      naos_mek_state_name(row.mek.state), naos_mek_state_name(to));
-	return activate_key(k, row.uid, err);
+	return naos_kmip_activate_key(k, row.uid, err);
 }
 
 static int kmip_destroy(void *state, const char *name, uint32_t version, struct naos_error *err)
@@ -272,7 +270,7 @@ static int kmip_destroy(void *state, const char *name, uint32_t version, struct 
 		return rc;
 	/* superseded ones are active for a server that knows nothing of ours; it may refuse this for one that is not */
 	(void)!revoke_row(k, &row, NAOS_KMIP_REVOCATION_SUPERSEDED, NULL);
-	return destroy_key(k, row.uid, err);
+	return naos_kmip_destroy_key(k, row.uid, err);
 }
 
 const struct naos_provider_ops naos_kmip_provider = {
@@ -283,6 +281,7 @@ const struct naos_provider_ops naos_kmip_provider = {
 	.rotate = kmip_rotate,
 	.set_state = kmip_set_state,
 	.destroy = kmip_destroy,
+	.import = naos_kmip_import,
 	.list = kmip_list,
 	.wrap = naos_kmip_wrap,
 	.unwrap = naos_kmip_unwrap,

@@ -24,6 +24,14 @@ static inline int64_t naos_kmip_now_s(void)
 
 /* Asks the server for its keys. */
 int naos_kmip_reload(struct kmip *k, struct naos_error *err) naos_must_check;
+/* One request of one item whose failure is told in the words of `what`. */
+int naos_kmip_call_one(struct kmip *k, const struct naos_kmip_request_item *item, const char *what, bool repeatable,
+		       struct naos_kmip_answer *ret, struct naos_error *err) naos_must_check;
+int naos_kmip_activate_key(struct kmip *k, const char *uid, struct naos_error *err) naos_must_check;
+int naos_kmip_destroy_key(struct kmip *k, const char *uid, struct naos_error *err) naos_must_check;
+/* kmip_import.c */
+int naos_kmip_import(void *state, const char *name, const struct naos_secret *key, char ret_id[static NAOS_KEY_ID_BYTES],
+		     struct naos_error *err) naos_must_check;
 int naos_kmip_wrap(void *state, const char *name, struct naos_wrap_item *items, size_t count, struct naos_error *err) naos_must_check;
 int naos_kmip_unwrap(void *state, struct naos_wrap_item *items, size_t count, struct naos_error *err) naos_must_check;
 

@@ -331,6 +331,8 @@ const struct naos_provider_ops naos_pkcs11_provider = {
 	.rotate = pkcs11_rotate,
 	.set_state = pkcs11_set_state,
 	.destroy = pkcs11_destroy,
+	.no_import = "keys of a token are made in it and were never outside: 'naos key create'.  Exportable keys can be given to a KMIP server "
+		     "(--keys kmip://…)",
 	.list = pkcs11_list,
 	.wrap = pkcs11_wrap,
 	.unwrap = pkcs11_unwrap,

@@ -127,6 +127,21 @@ int naos_mek_destroy(struct naos_provider *provider, const char *name, uint32_t 
 					unsupported(provider, "destroy keys", err);
 }
 
+int naos_key_import(struct naos_provider *provider, const char *name, const struct naos_secret *key,
+		    char ret_id[static NAOS_KEY_ID_BYTES], struct naos_error *err)
+{
+	size_t bytes = naos_secret_bytes(key);
+	int rc = check_name(name, err);
+	if (rc != 0)
+		return rc;
+	if (!provider->ops->import)
+		return provider->ops->no_import ? naos_error_set(err, NAOS_E_UNSUPPORTED, "%s", provider->ops->no_import) :
+						  unsupported(provider, "take keys from outside", err);
+	if (bytes != 16 && bytes != 24 && bytes != 32)
+		return naos_error_set(err, NAOS_E_USAGE, "a key for AES has 16, 24 or 32 bytes, this one has %zu", bytes);
+	return provider->ops->import(provider->state, name, key, ret_id, err);
+}
+
 int naos_mek_list(struct naos_provider *provider, struct naos_mek **ret, size_t *ret_count, struct naos_error *err)
 {
 	return provider->ops->list ? provider->ops->list(provider->state, ret, ret_count, err) : unsupported(provider, "list keys", err);

@@ -9,6 +9,7 @@
 #include "keys/blob.h"
 
 #define NAOS_MEK_NAME_BYTES 64 /* with the final NUL; letters, digits, '.', '_', '-' */
+#define NAOS_KEY_ID_BYTES 128  /* identifier of a key at its key manager, with the final NUL */
 #define NAOS_MEK_WARN_USES ((uint64_t)1 << 31)
 #define NAOS_MEK_MAX_USES (((uint64_t)1 << 32) - 1) /* wraps per version with random nonces */
 
@@ -52,6 +53,9 @@ struct naos_provider_ops {
 	int (*rotate)(void *state, const char *name, struct naos_mek *ret, struct naos_error *err);
 	int (*set_state)(void *state, const char *name, uint32_t version, enum naos_mek_state to, struct naos_error *err);
 	int (*destroy)(void *state, const char *name, uint32_t version, struct naos_error *err);
+	int (*import)(void *state, const char *name, const struct naos_secret *key, char ret_id[static NAOS_KEY_ID_BYTES],
+		      struct naos_error *err);
+	const char *no_import; /* why import is NULL */
 	int (*list)(void *state, struct naos_mek **ret, size_t *ret_count, struct naos_error *err);
 	int (*wrap)(void *state, const char *name, struct naos_wrap_item *items, size_t count, struct naos_error *err);
 	int (*unwrap)(void *state, struct naos_wrap_item *items, size_t count, struct naos_error *err);
@@ -70,6 +74,11 @@ int naos_mek_rotate(struct naos_provider *provider, const char *name, struct nao
 int naos_mek_activate(struct naos_provider *provider, const char *name, uint32_t version, struct naos_error *err) naos_must_check;
 int naos_mek_revoke(struct naos_provider *provider, const char *name, uint32_t version, struct naos_error *err) naos_must_check;
 int naos_mek_destroy(struct naos_provider *provider, const char *name, uint32_t version, struct naos_error *err) naos_must_check;
+/* Gives a key that was made elsewhere to the key manager, for clients that take it out again (class exportable): AES, 16, 24 or 32 bytes,
+ * active at once.  It is no MEK: those are made in the HSM.  *ret_id names it there.  NAOS_E_UNSUPPORTED, with the reason: this kind of
+ * key manager takes none; NAOS_E_DENIED: this client may not; NAOS_E_EXISTS. */
+int naos_key_import(struct naos_provider *provider, const char *name, const struct naos_secret *key,
+		    char ret_id[static NAOS_KEY_ID_BYTES], struct naos_error *err) naos_must_check;
 /* All versions of all MEKs, by name and version; the caller frees *ret. */
 int naos_mek_list(struct naos_provider *provider, struct naos_mek **ret, size_t *ret_count, struct naos_error *err) naos_must_check;
 /* All versions of one MEK, newest first.  NAOS_E_NOKEY if there is none. */

@@ -9,6 +9,7 @@
 #define RETRY_NS 1000000000LL	   /* between attempts to reach a token that is away */
 #define AGAIN_NS 100000000LL	   /* between connections to one that is there and fails */
 #define SESSION_WAIT_S 30	   /* for a session of a full token */
+#define LONGEST_LOOK_MS 160	   /* of pauses that double: a third of a second for a SoftHSM token to come back */
 #define MAX_SLOTS 1024
 
 int64_t naos_now_ns(void)
@@ -93,6 +94,7 @@ static int find_slot(struct naos_token *token, CK_TOKEN_INFO *ret_info, struct n
 		size_t used = strlen(seen);
 		(void)snprintf(seen + used, sizeof(seen) - used, "%s'%s'", used ? ", " : "", label);
 	}
+	token->absent = found == 0;
 	if (found != 1)
 		return no_single_token(token, found, seen, err);
 	return check_identity(token, ret_info, err);
@@ -171,15 +173,24 @@ static int connect_token(struct naos_token *token, struct naos_error *err)
 	return rc;
 }
 
-/* A token that a login lost halfway is not there at all: it is mended and looked for again. */
+/* A token that a login lost halfway is not there at all: it is mended and looked for again.  One that another process logs in to at this
+ * moment is not there either, for a moment: SoftHSM reads its file while it is written. */
 static int connect_or_mend(struct naos_token *token, struct naos_error *err)
 {
 	int rc = connect_token(token, err);
-	if (rc != NAOS_E_KEYMANAGER || !token->module->softhsm || naos_softhsm_mend_tokens() == 0)
-		return rc;
-	disconnect(token);
-	rc = naos_module_restart(token->module, err);
-	return rc ? rc : connect_token(token, err);
+	for (long pause_ms = 10; rc == NAOS_E_KEYMANAGER && token->module->softhsm && pause_ms <= LONGEST_LOOK_MS; pause_ms *= 2) {
+		const struct timespec pause = { 0, pause_ms * 1000000L };
+		if (naos_softhsm_mend_tokens() == 0) {
+			if (!token->absent)
+				break;
+			(void)nanosleep(&pause, NULL);
+		}
+		disconnect(token);
+		rc = naos_module_restart(token->module, err);
+		if (rc == 0)
+			rc = connect_token(token, err);
+	}
+	return rc;
 }
 
 /* The gate is held exclusively. */

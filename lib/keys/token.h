@@ -37,6 +37,7 @@ struct naos_token {
 	uint64_t generation;	  /* of the module when the sessions were opened */
 	uint64_t epoch;		  /* counts connections, from 1 */
 	bool down;
+	bool absent;		 /* the module did not list it when it was last looked for */
 	int64_t retry_ns; /* no new attempt to connect before */
 	struct naos_error why_down;
 

@@ -58,6 +58,11 @@ def test_keys_are_made_rotated_revoked_and_destroyed(kmip):
     assert "no key 'absent'" in kmip.fails(5, "key", "rotate", "absent")
 
 
+def test_a_key_is_imported(kmip):
+    (shown,) = kmip.json("key", "import", "tape", "--from", "fd:0", input=bytes(range(32)), text=False)
+    assert shown["bits"] == 256 and shown["state"] == "active"
+
+
 @pytest.mark.parametrize("version", ["1.2", "1.3", "1.4"])
 def test_files_are_sealed_and_opened(kmip, world, tmp_path, version):
     """Before 1.4 the standard has no place for the tag and the associated data of AES-GCM; PyKMIP drops the tag there, which must be

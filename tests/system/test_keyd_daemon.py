@@ -211,3 +211,23 @@ def search(pid, needles):
                 continue
             found += [(name, line.split()[-1]) for name, needle in needles.items() if needle in content]
     return found
+
+
+def is_alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_new_worker_waits_for_that_of_a_front_that_was_killed(keyd):
+    """What the older one was doing when its front was killed may be the making of a key, which the new front clears away."""
+    keyd.start()
+    former = keyd.worker()
+    os.kill(former, signal.SIGSTOP)
+    keyd.kill()
+    timer = threading.Timer(1.0, os.kill, (former, signal.SIGCONT))
+    timer.start()
+    keyd.start()
+    assert not is_alive(former)
+    timer.join()
