@@ -26,6 +26,9 @@ struct connection {
 	uint8_t head[HEAD_BYTES];
 	struct naos_secret *message, *answer;
 	size_t have, need, sent;
+	struct naos_keyd_request *request; /* the message as it was understood; not answered yet */
+	int64_t started_ns;
+	bool in_quick, in_slow; /* which epolls know the socket */
 	struct keyd_peer_name peer;
 	unsigned verified; /* tls_generation of the last look at the peer's certificate */
 	char address[96];
@@ -44,7 +47,8 @@ void front_shared_init(struct front_shared *shared, const struct naos_config *co
 		       struct front_counters *counters)
 {
 	*shared = (struct front_shared){
-		.epoll_fd = epoll_create1(EPOLL_CLOEXEC),
+		.quick_fd = epoll_create1(EPOLL_CLOEXEC),
+		.slow_fd = epoll_create1(EPOLL_CLOEXEC),
 		.keyd = keyd,
 		.counters = counters,
 		.tls = tls,
@@ -68,7 +72,8 @@ void front_shared_set_tls(struct front_shared *shared, SSL_CTX *tls)
 
 void front_shared_clear(struct front_shared *shared)
 {
-	naos_close_descriptor(&shared->epoll_fd);
+	naos_close_descriptor(&shared->quick_fd);
+	naos_close_descriptor(&shared->slow_fd);
 	SSL_CTX_free(shared->tls);
 	(void)pthread_mutex_destroy(&shared->lock);
 }
@@ -104,12 +109,25 @@ static void connection_free(struct connection *connection)
 	if (connection->next)
 		connection->next->previous = connection->previous;
 	(void)pthread_mutex_unlock(&shared->lock);
+	if (connection->request)
+		(void)naos_keyd_request_end(connection->request, NULL, NULL);
 	(void)naos_secret_free(connection->message);
 	(void)naos_secret_free(connection->answer);
 	SSL_free(connection->ssl);
 	naos_close_descriptor(&connection->fd);
 	atomic_fetch_sub(&shared->counters->connections_open, 1);
 	free(connection);
+}
+
+/* Lets it wait in one of the epolls: the last that a thread does with it, unless it fails. */
+static bool wait_in(struct connection *connection, bool quick, uint32_t events)
+{
+	struct front_shared *shared = connection->shared;
+	bool *known = quick ? &connection->in_quick : &connection->in_slow;
+	int epoll_fd = quick ? shared->quick_fd : shared->slow_fd, operation = *known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+	struct epoll_event event = { .events = events | EPOLLONESHOT, .data.ptr = connection };
+	*known = true;
+	return epoll_ctl(epoll_fd, operation, connection->fd, &event) == 0;
 }
 
 void connection_start(struct front_shared *shared, int fd, const struct sockaddr *address, socklen_t bytes)
@@ -135,9 +153,7 @@ void connection_start(struct front_shared *shared, int fd, const struct sockaddr
 		shared->first->previous = connection;
 	shared->first = connection;
 	(void)pthread_mutex_unlock(&shared->lock);
-	struct epoll_event event = { .events = EPOLLIN | EPOLLONESHOT, .data.ptr = connection };
-	if (!connection->ssl || SSL_set_fd(connection->ssl, fd) != 1 || epoll_ctl(shared->epoll_fd, EPOLL_CTL_ADD, fd,
-			&event) != 0)
+	if (!connection->ssl || SSL_set_fd(connection->ssl, fd) != 1 || !wait_in(connection, false, EPOLLIN))
 		connection_free(connection);
 }
 
@@ -290,19 +306,28 @@ static int check_peer(struct connection *connection, struct naos_error *err)
 	return rc;
 }
 
-static enum outcome step_handle(struct connection *connection)
+/* The message is there: what does it ask? */
+static enum outcome begin_request(struct connection *connection)
 {
 	const struct naos_keyd_peer peer = {
 		.identity = connection->peer.identity, .issuer = connection->peer.issuer, .serial = connection->peer.serial,
 		.address = connection->address,
 	};
 	struct naos_error err = NAOS_ERROR_INIT;
-	int64_t start = now_ns();
+	connection->started_ns = now_ns();
 	if (check_peer(connection, &err) != 0)
 		return refuse(connection, &err);
 	atomic_store(&connection->deadline_ns, INT64_MAX); /* our time, not the client's */
-	int rc = naos_keyd_handle(connection->shared->keyd, &peer, connection->message, &connection->answer, &err);
-	count_latency(connection->shared->counters, now_ns() - start);
+	int rc = naos_keyd_request_begin(connection->shared->keyd, &peer, connection->message, &connection->request, &err);
+	return rc == 0 ? GO_ON : refuse(connection, &err);
+}
+
+/* It was run: the answer is to be written. */
+static enum outcome end_request(struct connection *connection)
+{
+	struct naos_error err = NAOS_ERROR_INIT;
+	int rc = naos_keyd_request_end(naos_steal(connection->request), &connection->answer, &err);
+	count_latency(connection->shared->counters, now_ns() - connection->started_ns);
 	connection->message = naos_secret_free(connection->message);
 	connection->have = connection->need = connection->sent = 0;
 	if (rc != 0)
@@ -333,34 +358,84 @@ static enum outcome step_write(struct connection *connection)
 	return GO_ON;
 }
 
-static enum outcome step(struct connection *connection)
+/* --- groups ---------------------------------------------------------------------------------------------------------- */
+
+/* Lets it wait for what it wants next, or ends it. */
+static void settle(struct connection *connection, enum outcome outcome)
 {
-	switch (connection->phase) {
-	case HANDSHAKE:
-		return step_handshake(connection);
-	case READING:
-		return connection->message && connection->have == connection->need ?
-				step_handle(connection) : step_read(connection);
-	default:
-		return step_write(connection);
+	uint32_t events = outcome == WAIT_WRITE ? EPOLLOUT : EPOLLIN;
+	if (outcome == GO_ON && SSL_has_pending(connection->ssl))
+		events = EPOLLIN | EPOLLOUT; /* what is read already would wake nobody: go on as soon as somebody has time */
+	if (outcome == END || !wait_in(connection, connection->phase != HANDSHAKE, events))
+		connection_free(connection);
+}
+
+/* Writes on, and reads until there is a whole message (GO_ON). */
+static enum outcome collect(struct connection *connection)
+{
+	enum outcome outcome = GO_ON;
+	while (outcome == GO_ON && connection->phase == WRITING)
+		outcome = step_write(connection);
+	while (outcome == GO_ON && !(connection->message && connection->have == connection->need))
+		outcome = step_read(connection);
+	return outcome == GO_ON ? begin_request(connection) : outcome;
+}
+
+/* Has the requests done, and answers them. */
+static void answer_all(struct front_shared *shared, struct connection *const *group, size_t count)
+{
+	struct naos_keyd_request *requests[CONNECTION_GROUP];
+	for (size_t i = 0; i < count; i++)
+		requests[i] = group[i]->request;
+	if (count > 0)
+		naos_keyd_requests_run(shared->keyd, requests, count);
+	for (size_t i = 0; i < count; i++) {
+		enum outcome outcome = end_request(group[i]);
+		while (outcome == GO_ON && group[i]->phase == WRITING)
+			outcome = step_write(group[i]);
+		settle(group[i], outcome);
 	}
 }
 
-void connection_step(struct connection *connection)
+void connection_group(struct front_shared *shared, struct connection *const *ready, size_t count)
+{
+	struct connection *group[CONNECTION_GROUP];
+	size_t used = 0, items = 0;
+	atomic_fetch_add(&shared->busy, 1);
+	for (size_t i = 0; i < count; i++) {
+		struct connection *connection = ready[i];
+		enum outcome outcome = collect(connection);
+		if (outcome != GO_ON) {
+			settle(connection, outcome);
+			continue;
+		}
+		if (!naos_keyd_request_quick(connection->request)) {
+			if (!wait_in(connection, false, EPOLLOUT)) /* ready at once, for a thread that has time */
+				connection_free(connection);
+			continue;
+		}
+		items += naos_keyd_request_items(connection->request);
+		group[used++] = connection;
+		if (items > NAOS_KEYD_GROUP_ITEMS - NAOS_KEYD_QUICK_ITEMS) {
+			answer_all(shared, group, used);
+			used = items = 0;
+		}
+	}
+	answer_all(shared, group, used);
+	atomic_fetch_sub(&shared->busy, 1);
+}
+
+void connection_alone(struct connection *connection)
 {
 	struct front_shared *shared = connection->shared;
-	enum outcome outcome = GO_ON;
 	atomic_fetch_add(&shared->busy, 1);
-	while (outcome == GO_ON)
-		outcome = step(connection);
-	if (outcome == END) {
-		connection_free(connection);
+	if (connection->request) {
+		answer_all(shared, &connection, 1);
 	} else {
-		struct epoll_event event = {
-			.events = (outcome == WAIT_READ ? EPOLLIN : EPOLLOUT) | EPOLLONESHOT, .data.ptr = connection,
-		};
-		if (epoll_ctl(shared->epoll_fd, EPOLL_CTL_MOD, connection->fd, &event) != 0)
-			connection_free(connection);
+		enum outcome outcome = GO_ON;
+		while (outcome == GO_ON && connection->phase == HANDSHAKE)
+			outcome = step_handshake(connection);
+		settle(connection, outcome);
 	}
 	atomic_fetch_sub(&shared->busy, 1);
 }

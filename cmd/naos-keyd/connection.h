@@ -1,4 +1,8 @@
 /* One connection of the front: handshake, read a message, have it handled, write the answer.
+ *
+ * A connection waits in one of two epolls.  In `quick` it waits for its next message; a thread takes as many connections from there
+ * as are ready, reads their messages, has them done as one group (keyd.h) and answers all: no request is handed from thread to
+ * thread.  In `slow` stands what would hold a group up: handshakes, and messages that are more than a few Encrypts and Decrypts.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_KEYD_CONNECTION_H
 #define NAOS_KEYD_CONNECTION_H
@@ -12,7 +16,7 @@ struct connection;
 
 /* What all connections of a front share. */
 struct front_shared {
-	int epoll_fd;
+	int quick_fd, slow_fd;
 	struct naos_keyd *keyd;
 	struct front_counters *counters;
 	int64_t handshake_ns, message_ns, idle_ns;
@@ -31,8 +35,11 @@ void front_shared_clear(struct front_shared *shared);
 
 /* Takes the socket; closes it if there are too many. */
 void connection_start(struct front_shared *shared, int fd, const struct sockaddr *address, socklen_t bytes);
-/* Goes on with a connection that epoll reported; may free it. */
-void connection_step(struct connection *connection);
+#define CONNECTION_GROUP 64 /* connections that are answered together */
+/* Goes on with connections that `quick` reported, at most CONNECTION_GROUP; may free them. */
+void connection_group(struct front_shared *shared, struct connection *const *ready, size_t count);
+/* Goes on with one that `slow` reported. */
+void connection_alone(struct connection *connection);
 /* Ends those whose deadline has passed.  all: frees every one; only when no thread is left. */
 void connection_expire_all(struct front_shared *shared, bool all);
 

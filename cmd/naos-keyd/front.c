@@ -16,6 +16,7 @@
 
 #define MAX_LISTENERS 8
 #define MAX_THREADS 256
+#define MAX_QUICK_THREADS 16
 #define ACCEPT_BATCH 64
 #define TICK_MS 250
 #define DRAIN_TICKS 40 /* requests under way get ten seconds */
@@ -25,8 +26,8 @@ struct front {
 	int listeners[MAX_LISTENERS];
 	size_t listener_count;
 	char address[128];
-	pthread_t threads[MAX_THREADS], ticker;
-	size_t thread_count, started;
+	pthread_t quick_threads[MAX_QUICK_THREADS], threads[MAX_THREADS], ticker;
+	size_t quick_count, quick_started, thread_count, started;
 	bool ticking;
 	int stop_fd;
 	atomic_bool stopping;
@@ -94,10 +95,10 @@ static void raise_descriptors(void)
 	}
 }
 
-static int watch(struct front *front, int fd, void *what, uint32_t events, struct naos_error *err)
+static int watch(int epoll_fd, int fd, void *what, uint32_t events, struct naos_error *err)
 {
 	struct epoll_event event = { .events = events, .data.ptr = what };
-	return epoll_ctl(front->shared.epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : naos_error_set_errno(err, errno,
+	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : naos_error_set_errno(err, errno,
 			"cannot watch a socket");
 }
 
@@ -113,14 +114,19 @@ int front_open(const struct naos_config *config, SSL_CTX *tls, struct naos_keyd 
 	front->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	uint64_t threads = naos_config_number(config, "keyd", NULL, "threads");
 	front->thread_count = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : (size_t)threads;
-	int rc = front->shared.epoll_fd >= 0 && front->stop_fd >= 0 ? 0 : naos_error_set_errno(err, errno,
+	/* two at least: one reads and enciphers while the other waits for the audit log's flush */
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	front->quick_count = cores < 2 ? 2 : cores > MAX_QUICK_THREADS ? MAX_QUICK_THREADS : (size_t)cores;
+	int rc = front->shared.quick_fd >= 0 && front->shared.slow_fd >= 0 && front->stop_fd >= 0 ? 0 : naos_error_set_errno(err, errno,
 			"cannot start the event loop");
 	if (rc == 0)
 		rc = listen_all(front, naos_config_string(config, "keyd", NULL, "listen"), err);
 	for (size_t i = 0; rc == 0 && i < front->listener_count; i++)
-		rc = watch(front, front->listeners[i], &front->listeners[i], EPOLLIN | EPOLLEXCLUSIVE, err);
+		rc = watch(front->shared.slow_fd, front->listeners[i], &front->listeners[i], EPOLLIN | EPOLLEXCLUSIVE, err);
 	if (rc == 0)
-		rc = watch(front, front->stop_fd, &front->stop_fd, EPOLLIN, err);
+		rc = watch(front->shared.slow_fd, front->stop_fd, &front->stop_fd, EPOLLIN, err);
+	if (rc == 0)
+		rc = watch(front->shared.quick_fd, front->stop_fd, &front->stop_fd, EPOLLIN, err);
 	if (rc != 0) {
 		(void)front_stop(front);
 		return rc;
@@ -147,12 +153,28 @@ static void accept_some(struct front *front, int listener)
 	}
 }
 
+static void *serve_groups(void *argument)
+{
+	struct front *front = argument;
+	while (!front->stopping) {
+		struct epoll_event events[CONNECTION_GROUP];
+		struct connection *ready[CONNECTION_GROUP];
+		size_t used = 0;
+		int count = epoll_wait(front->shared.quick_fd, events, CONNECTION_GROUP, -1);
+		for (int i = 0; i < count; i++)
+			if (events[i].data.ptr != &front->stop_fd)
+				ready[used++] = events[i].data.ptr;
+		connection_group(&front->shared, ready, used);
+	}
+	return NULL;
+}
+
 static void *serve(void *argument)
 {
 	struct front *front = argument;
 	while (!front->stopping) {
 		struct epoll_event event;
-		int count = epoll_wait(front->shared.epoll_fd, &event, 1, -1);
+		int count = epoll_wait(front->shared.slow_fd, &event, 1, -1);
 		if (count <= 0)
 			continue;
 		int *fd = event.data.ptr;
@@ -161,7 +183,7 @@ static void *serve(void *argument)
 		if (fd >= front->listeners && fd < front->listeners + MAX_LISTENERS)
 			accept_some(front, *fd);
 		else
-			connection_step(event.data.ptr);
+			connection_alone(event.data.ptr);
 	}
 	return NULL;
 }
@@ -178,6 +200,9 @@ static void *tick(void *argument)
 
 int front_start(struct front *front, struct naos_error *err)
 {
+	for (; front->quick_started < front->quick_count; front->quick_started++)
+		if (pthread_create(&front->quick_threads[front->quick_started], NULL, serve_groups, front) != 0)
+			return naos_error_set(err, NAOS_E_NOMEM, "cannot start a thread");
 	for (; front->started < front->thread_count; front->started++)
 		if (pthread_create(&front->threads[front->started], NULL, serve, front) != 0)
 			return naos_error_set(err, NAOS_E_NOMEM, "cannot start thread %zu of %zu", front->started + 1,
@@ -210,6 +235,8 @@ struct front *front_stop(struct front *front)
 		(void)usleep(TICK_MS * 1000);
 	const uint64_t one = 1;
 	(void)!write(front->stop_fd, &one, sizeof(one));
+	for (size_t i = 0; i < front->quick_started; i++)
+		(void)pthread_join(front->quick_threads[i], NULL);
 	for (size_t i = 0; i < front->started; i++)
 		(void)pthread_join(front->threads[i], NULL);
 	if (front->ticking)

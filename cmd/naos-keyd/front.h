@@ -1,4 +1,4 @@
-/* The front of the key manager: sockets, TLS, framing, deadlines.  Threads share one epoll; a connection is with one thread at
+/* The front of the key manager: sockets, TLS, framing, deadlines.  Threads share two epolls; a connection is with one thread at
  * a time.  It holds no PIN and no key; messages lie in secret memory while they are served.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_KEYD_FRONT_H

@@ -124,6 +124,7 @@ int keyd_tls_load(const struct naos_config *config, SSL_CTX **ret, struct naos_e
 					       SSL_OP_CLEANSE_PLAINTEXT);
 	(void)SSL_CTX_set_mode(context,
 			SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	SSL_CTX_set_read_ahead(context, 1); /* a record in one read */
 	(void)SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF); /* tickets only: nothing is kept per client */
 	(void)SSL_CTX_set_num_tickets(context, 1);
 	int rc = ok ? load_identity(context, config, err) : naos_error_set(err, NAOS_E_SYSTEM, "TLS 1.2 is not available: %s",

@@ -8,14 +8,15 @@
 #include "audit/record.h"
 #include "base/io.h"
 
+#define KEEP_LINES ((size_t)1 << 20) /* as much memory for records stays with the log */
+
 /* What of one bundle is not yet written. */
 struct batch {
 	struct naos_audit_log *log;
 	struct naos_tree tree;
 	uint64_t bundle_bytes;
 	char time[NAOS_RECORD_TIME_BYTES];
-	char *lines;
-	size_t bytes, room;
+	size_t bytes; /* in log->lines */
 	unsigned count;
 	struct naos_hash leaves[NAOS_TILE_HASHES];
 };
@@ -41,16 +42,24 @@ static int flush(struct batch *batch, struct naos_error *err)
 	int rc = 0;
 	if (batch->count == 0)
 		return 0;
-	(void)naos_bundle_path(number, path);
-	if (place == 0)
+	if (place == 0) {
 		naos_close_descriptor(&log->bundle_fd);
-	if (log->bundle_fd < 0)
+		naos_close_descriptor(&log->tile_fd);
+	}
+	(void)naos_tile_path(0, number, path);
+	if (log->tile_fd < 0)
+		rc = naos_tile_open(log->dir_fd, path, place == 0, &log->tile_fd, err);
+	if (rc == 0)
+		rc = naos_io_pwrite(log->tile_fd, batch->leaves, batch->count * sizeof(*batch->leaves), place * sizeof(*batch->leaves), path,
+				    err);
+	/* the growing tile follows from the records, so only a full one must be durable */
+	if (rc == 0 && full && fdatasync(log->tile_fd) != 0)
+		rc = naos_error_set_errno(err, errno, "cannot make %s durable", path);
+	(void)naos_bundle_path(number, path);
+	if (rc == 0 && log->bundle_fd < 0)
 		rc = naos_tile_open(log->dir_fd, path, place == 0, &log->bundle_fd, err);
 	if (rc == 0)
-		rc = naos_io_pwrite(log->bundle_fd, batch->lines, batch->bytes, batch->bundle_bytes, path, err);
-	/* the growing tile follows from the records, so only a full one must be durable */
-	if (rc == 0)
-		rc = naos_tile_write(log->dir_fd, 0, number, place, batch->count, batch->leaves, full, err);
+		rc = naos_io_pwrite(log->bundle_fd, log->lines, batch->bytes, batch->bundle_bytes, path, err);
 	if (rc == 0 && fdatasync(log->bundle_fd) != 0)
 		rc = naos_error_set_errno(err, errno, "cannot make %s durable", path);
 	batch->bundle_bytes = full ? 0 : batch->bundle_bytes + batch->bytes;
@@ -59,22 +68,32 @@ static int flush(struct batch *batch, struct naos_error *err)
 	return rc;
 }
 
+/* Room for one record more. */
+static int make_room(struct batch *batch, struct naos_error *err)
+{
+	struct naos_audit_log *log = batch->log;
+	if (log->lines_room - batch->bytes >= NAOS_AUDIT_MAX_RECORD_BYTES + 1)
+		return 0;
+	size_t room = 2 * log->lines_room + NAOS_AUDIT_MAX_RECORD_BYTES + 1;
+	char *lines = realloc(log->lines, room);
+	if (!lines)
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory for audit records");
+	log->lines = lines;
+	log->lines_room = room;
+	return 0;
+}
+
 static int add(struct batch *batch, const char *body, size_t body_bytes, struct naos_error *err)
 {
-	if (batch->room - batch->bytes < NAOS_AUDIT_MAX_RECORD_BYTES + 1) {
-		size_t room = 2 * batch->room + NAOS_AUDIT_MAX_RECORD_BYTES + 1;
-		char *lines = realloc(batch->lines, room);
-		if (!lines)
-			return naos_error_set(err, NAOS_E_NOMEM, "no memory for audit records");
-		batch->lines = lines;
-		batch->room = room;
-	}
-	char *line = batch->lines + batch->bytes;
+	int rc = make_room(batch, err);
+	if (rc != 0)
+		return rc;
+	char *line = batch->log->lines + batch->bytes;
 	size_t bytes = naos_record_format(batch->tree.size, batch->time, body, body_bytes, line);
 	line[bytes] = '\n';
 	batch->bytes += bytes + 1;
 	naos_hash_leaf(batch->log->hasher, line, bytes, &batch->leaves[batch->count++]);
-	int rc = naos_tree_append(batch->log->hasher, &batch->tree, &batch->leaves[batch->count - 1], completed, batch, err);
+	rc = naos_tree_append(batch->log->hasher, &batch->tree, &batch->leaves[batch->count - 1], completed, batch, err);
 	if (rc == 0 && batch->tree.size % NAOS_TILE_HASHES == 0)
 		rc = flush(batch, err);
 	return rc;
@@ -130,7 +149,11 @@ int naos_audit_commit(struct naos_audit_log *log, const struct naos_audit_reques
 	batch->bundle_bytes = log->bundle_bytes;
 	(void)naos_record_time((int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000, batch->time);
 	rc = write_all(batch, requests, err);
-	free(batch->lines);
+	if (log->lines_room > KEEP_LINES) {
+		naos_free_pointer(&log->lines);
+		log->lines = NULL;
+		log->lines_room = 0;
+	}
 	if (rc == 0) {
 		log->tree = batch->tree;
 		log->bundle_bytes = batch->bundle_bytes;

@@ -140,7 +140,7 @@ int naos_audit_open_with(const char *dir, const struct naos_audit_options *optio
 	struct naos_audit_log *log = calloc(1, sizeof(*log));
 	if (!log)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the audit log");
-	log->dir_fd = log->lock_fd = log->bundle_fd = -1;
+	log->dir_fd = log->lock_fd = log->bundle_fd = log->tile_fd = -1;
 	log->last = &log->first;
 	(void)pthread_mutex_init(&log->mutex, NULL);
 	(void)pthread_cond_init(&log->changed, NULL);
@@ -168,6 +168,8 @@ struct naos_audit_log *naos_audit_close(struct naos_audit_log *log)
 	naos_signer_clear(&log->signer);
 	log->hasher = naos_hasher_free(log->hasher);
 	naos_close_descriptor(&log->bundle_fd);
+	naos_close_descriptor(&log->tile_fd);
+	free(log->lines);
 	naos_close_descriptor(&log->lock_fd);
 	naos_close_descriptor(&log->dir_fd);
 	(void)pthread_cond_destroy(&log->changed);

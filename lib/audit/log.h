@@ -40,7 +40,9 @@ struct naos_audit_log {
 	struct naos_hasher *hasher;
 	struct naos_tree tree;  /* as the checkpoint on disk says */
 	uint64_t bundle_bytes;  /* of the acknowledged records in the last bundle */
-	int bundle_fd;          /* the last bundle, -1 if not open */
+	int bundle_fd, tile_fd; /* the last bundle and its tile, -1 if not open */
+	char *lines;            /* room for the records of a commit */
+	size_t lines_room;
 	bool stale;             /* a commit failed: read the state from disk again */
 	char note[160];         /* what a recovery did, to be recorded; "" if nothing */
 };

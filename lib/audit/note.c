@@ -2,6 +2,7 @@
 #include "audit/note.h"
 
 #include <string.h>
+#include <openssl/core_names.h>
 #include <openssl/evp.h>
 
 #include "audit/base64.h"
@@ -100,6 +101,24 @@ static int signed_message(enum naos_note_type type, uint64_t unix_s, const char 
 	return 0;
 }
 
+/* The library's copy of the key lives in ordinary memory: for one signature only, and it is wiped when freed.  The public key is given
+ * along, for deriving it costs as much as the signature. */
+static EVP_PKEY *make_key(const struct naos_signer *signer)
+{
+	OSSL_PARAM parameters[] = {
+		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PRIV_KEY, (void *)naos_secret_view(signer->seed),
+						  naos_secret_bytes(signer->seed)),
+		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, (void *)signer->verifier.public_key, NAOS_ED25519_BYTES),
+		OSSL_PARAM_construct_end(),
+	};
+	EVP_PKEY *key = NULL;
+	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, "ED25519", NULL);
+	if (context && EVP_PKEY_fromdata_init(context) == 1)
+		(void)EVP_PKEY_fromdata(context, &key, EVP_PKEY_KEYPAIR, parameters);
+	EVP_PKEY_CTX_free(context);
+	return key;
+}
+
 int naos_note_sign(const struct naos_signer *signer, const char *text, size_t bytes, uint64_t unix_s,
 		   char ret_line[static NAOS_NOTE_LINE_BYTES], struct naos_error *err)
 {
@@ -114,8 +133,7 @@ int naos_note_sign(const struct naos_signer *signer, const char *text, size_t by
 	naos_cursor_put(&cursor, signer->verifier.id, 4);
 	if (signer->verifier.type == NAOS_NOTE_COSIGNATURE)
 		naos_cursor_put_u64be(&cursor, unix_s);
-	/* the library's copy of the key lives in ordinary memory: for this call only, and it is wiped when freed */
-	EVP_PKEY *key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, naos_secret_view(signer->seed), naos_secret_bytes(signer->seed));
+	EVP_PKEY *key = make_key(signer);
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	bool ok = key && context && EVP_DigestSignInit(context, NULL, NULL, NULL, key) == 1 &&
 		  EVP_DigestSign(context, blob + cursor.position, &signature_bytes, (const uint8_t *)message, message_bytes) == 1;

@@ -26,46 +26,100 @@ static int add(json_t *object, const char *name, const char *value, struct naos_
 	return 0;
 }
 
-static int build(json_t *object, const struct naos_audit_event *event, struct naos_error *err)
+/* The members of a record, in their order. */
+#define MEMBERS 6
+struct member {
+	const char *name, *value;
+	size_t bytes; /* of value */
+};
+
+static void take_members(const struct naos_audit_event *event, struct member ret[static MEMBERS])
 {
-	int rc = add(object, "actor", event->actor, err);
-	if (rc == 0)
-		rc = add(object, "action", event->action, err);
-	if (rc == 0)
-		rc = add(object, "object", event->object, err);
-	if (rc == 0)
-		rc = add(object, "decision", event->decision, err);
-	if (rc == 0)
-		rc = add(object, "reason", event->reason, err);
-	if (rc == 0)
-		rc = add(object, "request_id", event->request_id, err);
-	return rc;
+	const struct member members[MEMBERS] = { { "actor", event->actor, 0 },	     { "action", event->action, 0 },
+						 { "object", event->object, 0 },     { "decision", event->decision, 0 },
+						 { "reason", event->reason, 0 }, { "request_id", event->request_id, 0 } };
+	memcpy(ret, members, sizeof(members));
 }
 
-int naos_record_body(const struct naos_audit_event *event, char **ret, size_t *ret_bytes, struct naos_error *err)
+/* Text that stands in JSON as it is: printable ASCII without quote and backslash. */
+static bool is_plain(const char *text, size_t *ret_bytes)
 {
-	if (!event->action || !event->action[0])
-		return naos_error_set(err, NAOS_E_USAGE, "an audit record needs an action");
+	size_t bytes = 0;
+	for (; text[bytes]; bytes++)
+		if (text[bytes] < 0x20 || text[bytes] > 0x7e || text[bytes] == '"' || text[bytes] == '\\')
+			return false;
+	*ret_bytes = bytes;
+	return true;
+}
+
+static char *put(char *at, const char *text, size_t bytes)
+{
+	return (char *)memcpy(at, text, bytes) + bytes;
+}
+
+/* What nearly every record is: plain texts only, which need no escaping.  NULL: one is not, or there is no memory. */
+static char *plain_body(struct member members[static MEMBERS], size_t *ret_bytes)
+{
+	size_t room = 1;
+	for (size_t i = 0; i < MEMBERS; i++) {
+		if (members[i].value && !is_plain(members[i].value, &members[i].bytes))
+			return NULL;
+		room += members[i].value ? strlen(members[i].name) + members[i].bytes + strlen(",\"\":\"\"") : 0;
+	}
+	char *text = malloc(room), *at = text;
+	for (size_t i = 0; text && i < MEMBERS; i++) {
+		if (!members[i].value)
+			continue;
+		at = at == text ? put(at, "\"", 1) : put(at, ",\"", 2);
+		at = put(at, members[i].name, strlen(members[i].name));
+		at = put(at, "\":\"", 3);
+		at = put(at, members[i].value, members[i].bytes);
+		at = put(at, "\"", 1);
+	}
+	if (text) {
+		*at = 0;
+		*ret_bytes = (size_t)(at - text);
+	}
+	return text;
+}
+
+/* The same for any texts. */
+static int escaped_body(const struct member members[static MEMBERS], char **ret, size_t *ret_bytes, struct naos_error *err)
+{
 	json_t *object = json_object();
-	if (!object)
-		return naos_error_set(err, NAOS_E_NOMEM, "no memory for an audit record");
-	int rc = build(object, event, err);
+	int rc = object ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory for an audit record");
+	for (size_t i = 0; rc == 0 && i < MEMBERS; i++)
+		rc = add(object, members[i].name, members[i].value, err);
 	char *text = rc == 0 ? json_dumps(object, JSON_COMPACT) : NULL;
 	json_decref(object);
 	if (rc == 0 && !text)
 		rc = naos_error_set(err, NAOS_E_NOMEM, "no memory for an audit record");
-	size_t bytes = text ? strlen(text) - 2 : 0;
-	if (rc == 0 && bytes > NAOS_AUDIT_MAX_RECORD_BYTES - NAOS_RECORD_HEAD_BYTES)
-		rc = naos_error_set(err, NAOS_E_LIMIT, "the audit record of %s would be %zu bytes long, at most %d are allowed", event->action,
-				    bytes + NAOS_RECORD_HEAD_BYTES, NAOS_AUDIT_MAX_RECORD_BYTES);
-	if (rc == 0) {
-		memmove(text, text + 1, bytes);
-		text[bytes] = 0;
-		*ret = naos_steal(text);
-		*ret_bytes = bytes;
-	}
-	free(text);
-	return rc;
+	if (rc != 0)
+		return rc;
+	*ret_bytes = strlen(text) - 2;
+	memmove(text, text + 1, *ret_bytes);
+	text[*ret_bytes] = 0;
+	*ret = text;
+	return 0;
+}
+
+int naos_record_body(const struct naos_audit_event *event, char **ret, size_t *ret_bytes, struct naos_error *err)
+{
+	struct member members[MEMBERS];
+	size_t bytes = 0;
+	if (!event->action || !event->action[0])
+		return naos_error_set(err, NAOS_E_USAGE, "an audit record needs an action");
+	take_members(event, members);
+	naos_autofree char *text = plain_body(members, &bytes);
+	int rc = text ? 0 : escaped_body(members, &text, &bytes, err);
+	if (rc != 0)
+		return rc;
+	if (bytes > NAOS_AUDIT_MAX_RECORD_BYTES - NAOS_RECORD_HEAD_BYTES)
+		return naos_error_set(err, NAOS_E_LIMIT, "the audit record of %s would be %zu bytes long, at most %d are allowed", event->action,
+				      bytes + NAOS_RECORD_HEAD_BYTES, NAOS_AUDIT_MAX_RECORD_BYTES);
+	*ret = naos_steal(text);
+	*ret_bytes = bytes;
+	return 0;
 }
 
 const char *naos_record_time(int64_t unix_us, char buffer[static NAOS_RECORD_TIME_BYTES])

@@ -134,6 +134,7 @@ static int recover(struct naos_audit_log *log, uint64_t known_size, bool after_c
 	unsigned width = (unsigned)(checkpoint.size % NAOS_TILE_HASHES);
 	log->tree.size = checkpoint.size;
 	naos_close_descriptor(&log->bundle_fd);
+	naos_close_descriptor(&log->tile_fd);
 	rc = load_peaks(log, err);
 	if (rc == 0)
 		rc = naos_bundle_read(log->dir_fd, checkpoint.size / NAOS_TILE_HASHES, &bundle, err);

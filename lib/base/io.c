@@ -161,9 +161,12 @@ int naos_io_sync_parent(int dir_fd, const char *path, struct naos_error *err)
 	size_t dir_length;
 	(void)last_component(path, &dir_length);
 	naos_autofree char *dir = dir_length ? strndup(path, dir_length) : strdup(".");
+	naos_autoclose int opened = -1;
+	int fd = dir_fd;
 	if (!dir)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for a file name");
-	naos_autoclose int fd = openat(dir_fd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir_length > 0 || dir_fd == AT_FDCWD || (fcntl(dir_fd, F_GETFL) & O_PATH)) /* not the directory itself, or not open for fsync */
+		fd = opened = openat(dir_fd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	/* EINVAL: a file system without fsync of directories */
 	if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
 		return naos_error_set_errno(err, errno, "cannot make %s durable in its directory", path);

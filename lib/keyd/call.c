@@ -97,12 +97,34 @@ static int find(struct naos_call *call, struct naos_kmip_text identifier, struct
 	return *ret ? 0 : not_found(call);
 }
 
+uint32_t naos_call_rights(struct naos_call *call, const struct naos_object *object)
+{
+	if (call->rights_of != object) {
+		call->rights = naos_roles_rights(call->roles, call->peer->identity, object);
+		call->rights_of = object;
+	}
+	return call->rights;
+}
+
+void naos_call_remember(struct naos_call *call, bool remember)
+{
+	call->remembers = remember;
+	call->last_object = NULL;
+}
+
+/* The object that was asked for last, by the same identifier. */
+static bool is_last(const struct naos_call *call, struct naos_kmip_text identifier)
+{
+	return call->remembers && call->last_object && identifier.data && identifier.bytes == NAOS_UUID_TEXT_BYTES - 1 &&
+	       memcmp(identifier.data, call->last_object->uid, identifier.bytes) == 0;
+}
+
 /* Not there, not settled and not for this peer all look the same. */
 static int check_right(struct naos_call *call, const struct naos_object *object, enum naos_right right)
 {
 	if (!object || object->core.phase == NAOS_OBJECT_CREATING)
 		return not_found(call);
-	uint32_t rights = naos_roles_rights(call->roles, call->peer->identity, object);
+	uint32_t rights = naos_call_rights(call, object);
 	if (rights == 0)
 		return not_found(call);
 	/* who may approve a destruction asks for it like the others (lifecycle.c) */
@@ -116,12 +138,19 @@ static int check_right(struct naos_call *call, const struct naos_object *object,
 int naos_call_object(struct naos_call *call, struct naos_kmip_text identifier, enum naos_right right, struct naos_entry **ret_entry,
 		     struct naos_object **ret)
 {
-	struct naos_entry *entry;
-	if (find(call, identifier, &entry) != 0)
-		return -1;
-	struct naos_object *object = naos_table_snapshot(call->keyd->table, entry);
-	if (object && naos_call_own_object(call, object) != 0)
-		return -1;
+	struct naos_entry *entry = call->last_entry;
+	struct naos_object *object = call->last_object;
+	if (is_last(call, identifier)) {
+		memcpy(call->audit_object, object->uid, sizeof(call->audit_object));
+	} else {
+		if (find(call, identifier, &entry) != 0)
+			return -1;
+		object = naos_table_snapshot(call->keyd->table, entry);
+		if (object && naos_call_own_object(call, object) != 0)
+			return -1;
+		call->last_entry = entry;
+		call->last_object = object;
+	}
 	if (check_right(call, object, right) != 0)
 		return -1;
 	if (ret_entry)

@@ -41,6 +41,13 @@ struct naos_call {
 	struct naos_object **objects;
 	size_t secret_count, object_count, secret_room, object_room;
 
+	/* what was looked up last: items of one message are often about one key */
+	bool remembers;             /* inside a run of Encrypt and Decrypt, which change no object */
+	struct naos_entry *last_entry;
+	struct naos_object *last_object;
+	const struct naos_object *rights_of; /* whose rights these are; NULL: nobody's */
+	uint32_t rights;
+
 	/* of the item at work */
 	enum naos_kmip_result_reason reason;
 	char message[200];
@@ -63,6 +70,10 @@ int naos_call_own_object(struct naos_call *call, struct naos_object *object) nao
  * not for this peer, as Permission Denied if it lacks the right. */
 int naos_call_object(struct naos_call *call, struct naos_kmip_text identifier, enum naos_right right, struct naos_entry **ret_entry,
 		     struct naos_object **ret) naos_must_check;
+/* From here on, until it is told to forget, a call gives out the last object again where it is asked for once more. */
+void naos_call_remember(struct naos_call *call, bool remember);
+/* The peer's rights on an object that the call owns. */
+uint32_t naos_call_rights(struct naos_call *call, const struct naos_object *object);
 /* The right to do something that has no object yet. */
 int naos_call_allowed(struct naos_call *call, enum naos_right right) naos_must_check;
 

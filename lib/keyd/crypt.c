@@ -77,7 +77,7 @@ static int choose_mode(struct naos_call *call, const struct naos_object *object,
  * own, GCM and CTR encrypt a ciphertext back to its plaintext, and single blocks of ECB or CBC are the key stream of both. */
 static int check_separation(struct naos_call *call, const struct naos_object *object, const struct naos_crypt_slot *slot)
 {
-	uint32_t rights = naos_roles_rights(call->roles, call->peer->identity, object);
+	uint32_t rights = naos_call_rights(call, object);
 	bool may_encrypt = naos_has_right(rights, NAOS_RIGHT_ENCRYPT), may_decrypt = naos_has_right(rights, NAOS_RIGHT_DECRYPT);
 	if (slot->encrypt && !may_decrypt && (slot->item.mode != NAOS_HSM_GCM || slot->request->iv_counter_nonce.data))
 		return naos_call_refuse(call, NAOS_KMIP_REASON_PERMISSION_DENIED,
@@ -252,7 +252,8 @@ static bool in_parts(const struct naos_kmip_crypt_request *in)
 int naos_crypt_prepare(struct naos_call *call, bool encrypt, const struct naos_kmip_crypt_request *in, struct naos_crypt_slot *slot)
 {
 	struct naos_object *object;
-	*slot = (struct naos_crypt_slot){ .request = in, .encrypt = encrypt };
+	slot->request = in; /* all else is zero */
+	slot->encrypt = encrypt;
 	int rc = naos_call_object(call, in->unique_identifier, encrypt ? NAOS_RIGHT_ENCRYPT : NAOS_RIGHT_DECRYPT, &slot->entry, &object);
 	if (rc == 0)
 		rc = check_key(call, object, encrypt);

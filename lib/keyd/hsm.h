@@ -76,6 +76,8 @@ int naos_hsm_create(struct naos_hsm *hsm, const struct naos_uuid *id, struct nao
 int naos_hsm_destroy(struct naos_hsm *hsm, const struct naos_uuid *id, struct naos_error *err) naos_must_check;
 /* Items of one or many keys; each has its result; returns that of the first failed one.  NAOS_E_INTEGRITY: a wrong tag or padding. */
 int naos_hsm_crypt(struct naos_hsm *hsm, struct naos_hsm_crypt *items, size_t count, struct naos_error *err) naos_must_check;
+/* The same for items that stand apart, each within the limits above: all go in one frame, if they fit. */
+void naos_hsm_crypt_all(struct naos_hsm *hsm, struct naos_hsm_crypt *const *items, size_t count);
 /* Wraps a key value (Register, exportable Create) under the storage key of the token, bound to id; *ret is not secret, the caller
  * frees it. */
 int naos_hsm_keep(struct naos_hsm *hsm, const struct naos_uuid *id, const struct naos_secret *value, uint8_t **ret, size_t *ret_bytes,

@@ -206,6 +206,19 @@ int naos_hsm_crypt(struct naos_hsm *hsm, struct naos_hsm_crypt *items, size_t co
 	return 0;
 }
 
+void naos_hsm_crypt_all(struct naos_hsm *hsm, struct naos_hsm_crypt *const *items, size_t count)
+{
+	naos_autofree struct naos_hsm_job *jobs = count ? calloc(count, sizeof(*jobs)) : NULL;
+	for (size_t i = 0; i < count; i++) {
+		if (jobs)
+			jobs[i] = (struct naos_hsm_job){ .operation = NAOS_HSM_CRYPT, .item = items[i] };
+		else
+			items[i]->result = naos_error_set(&items[i]->error, NAOS_E_NOMEM, "no memory for %zu items", count);
+	}
+	if (jobs)
+		naos_hsm_submit(hsm, jobs, count);
+}
+
 static int keep(struct naos_hsm *hsm, enum naos_hsm_operation operation, struct naos_hsm_crypt *item, size_t bytes, uint8_t **ret,
 		size_t *ret_bytes, struct naos_error *err)
 {

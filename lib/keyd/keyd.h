@@ -31,6 +31,19 @@ struct naos_keyd *naos_keyd_close(struct naos_keyd *keyd);
 int naos_keyd_handle(struct naos_keyd *keyd, const struct naos_keyd_peer *peer, const struct naos_secret *message,
 		     struct naos_secret **ret_answer, struct naos_error *err) naos_must_check;
 
+/* The same in three steps, for messages of many connections at once: what they have for the HSM travels in one frame, their records
+ * are one group of the audit log.  A request is with one thread at a time; message and the peer's strings stay until its end. */
+struct naos_keyd_request;
+int naos_keyd_request_begin(struct naos_keyd *keyd, const struct naos_keyd_peer *peer, const struct naos_secret *message,
+			    struct naos_keyd_request **ret, struct naos_error *err) naos_must_check;
+/* Whether it may be run together with others without holding them up: a few Encrypts and Decrypts. */
+bool naos_keyd_request_quick(const struct naos_keyd_request *request);
+size_t naos_keyd_request_items(const struct naos_keyd_request *request);
+/* Does all of them; blocks.  Together they have at most NAOS_KEYD_GROUP_ITEMS items, unless there is only one. */
+void naos_keyd_requests_run(struct naos_keyd *keyd, struct naos_keyd_request *const *requests, size_t count);
+/* Its answer (NULL: not wanted, and it need not have been run), as naos_keyd_handle gives it.  Frees. */
+int naos_keyd_request_end(struct naos_keyd_request *request, struct naos_secret **ret_answer, struct naos_error *err);
+
 /* Counts since the start, for metrics and health. */
 struct naos_keyd_status {
 	uint64_t requests, items, refusals;

@@ -27,6 +27,11 @@
 #define NAOS_KEYD_MAX_OWN_STREAMS 16 /* of one identity */
 #define NAOS_KEYD_STREAM_LIFE_S 60   /* after the last part */
 
+/* Messages that are answered together with those of other connections */
+#define NAOS_KEYD_QUICK_ITEMS 128               /* items of one of them; a longer batch is answered by itself */
+#define NAOS_KEYD_QUICK_BYTES ((size_t)64 << 10) /* length of one of them */
+#define NAOS_KEYD_GROUP_ITEMS 1000              /* items of all messages of one group */
+
 /* Time */
 #define NAOS_KEYD_CLOCK_SKEW_S 300 /* by which a request's time stamp may differ */
 #define NAOS_KEYD_LEASE_S 3600     /* Lease Time of objects */

@@ -52,14 +52,38 @@ struct naos_table *naos_table_free(struct naos_table *table)
 	return NULL;
 }
 
-struct naos_entry *naos_table_find(struct naos_table *table, const struct naos_uuid *id)
+/* The lock is held. */
+static struct naos_entry *find(struct naos_table *table, const struct naos_uuid *id)
 {
-	(void)pthread_rwlock_rdlock(&table->lock);
 	struct naos_entry *entry = *chain_of(table, id);
 	while (entry && !naos_uuid_equal(&entry->id, id))
 		entry = entry->chain;
+	return entry;
+}
+
+struct naos_entry *naos_table_find(struct naos_table *table, const struct naos_uuid *id)
+{
+	(void)pthread_rwlock_rdlock(&table->lock);
+	struct naos_entry *entry = find(table, id);
 	(void)pthread_rwlock_unlock(&table->lock);
 	return entry;
+}
+
+bool naos_table_has_limits(struct naos_table *table, struct naos_kmip_text id)
+{
+	char text[NAOS_UUID_TEXT_BYTES];
+	struct naos_uuid uuid;
+	if (id.bytes >= sizeof(text))
+		return false;
+	memcpy(text, id.data, id.bytes);
+	text[id.bytes] = 0;
+	if (!naos_uuid_parse(text, &uuid))
+		return false;
+	(void)pthread_rwlock_rdlock(&table->lock);
+	struct naos_entry *entry = find(table, &uuid);
+	bool limits = entry && entry->object && entry->object->limits;
+	(void)pthread_rwlock_unlock(&table->lock);
+	return limits;
 }
 
 struct naos_object *naos_table_snapshot(struct naos_table *table, struct naos_entry *entry)

@@ -36,6 +36,8 @@ struct naos_table *naos_table_free(struct naos_table *table);
 struct naos_entry *naos_table_find(struct naos_table *table, const struct naos_uuid *id);
 /* A reference to the newest snapshot; NULL if the entry is empty. */
 struct naos_object *naos_table_snapshot(struct naos_table *table, struct naos_entry *entry);
+/* Whether the object with this identifier has Usage Limits. */
+bool naos_table_has_limits(struct naos_table *table, struct naos_kmip_text id);
 /* Puts a new object in; the table takes the reference.  NAOS_E_LIMIT. */
 int naos_table_add(struct naos_table *table, struct naos_object *object, struct naos_entry **ret,
 		   struct naos_error *err) naos_must_check;
