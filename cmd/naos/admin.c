@@ -50,3 +50,33 @@ void naos_admin_close_log(struct naos_audit_log **log)
 {
 	*log = naos_audit_close(*log);
 }
+
+static int record_once(const struct naos_invocation *invocation, const char *action, const char *object, int rc, struct naos_error *err)
+{
+	naos_cleanup(naos_admin_close_log) struct naos_audit_log *log = NULL;
+	int recorded = naos_admin_open_log(invocation, &log, err);
+	return recorded ? recorded : naos_admin_record(log, action, object, rc, err);
+}
+
+int naos_admin_begin(const struct naos_invocation *invocation, const char *action, const char *object, struct naos_error *err)
+{
+	return record_once(invocation, action, object, 0, err);
+}
+
+void naos_admin_end(const struct naos_invocation *invocation, const char *action, const char *object, int rc, const struct naos_error *err)
+{
+	struct naos_error unrecorded = NAOS_ERROR_INIT;
+	if (rc != 0 && record_once(invocation, action, object, err->code, &unrecorded) != 0)
+		naos_log(NAOS_LOG_WARNING, "the failure could not be recorded: %s", unrecorded.message);
+}
+
+int naos_admin_create_key(const struct naos_invocation *invocation, struct naos_provider *provider, const char *name, struct naos_mek *ret,
+			  struct naos_error *err)
+{
+	int rc = naos_admin_begin(invocation, "key.create", name, err);
+	if (rc != 0)
+		return rc;
+	rc = naos_mek_create(provider, name, ret, err);
+	naos_admin_end(invocation, "key.create", name, rc, err);
+	return rc;
+}

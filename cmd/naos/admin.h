@@ -22,4 +22,14 @@ int naos_admin_finish(struct naos_audit_log *log, const char *action, const char
 /* For naos_cleanup. */
 void naos_admin_close_log(struct naos_audit_log **log);
 
+/* The same around an action that opens the log by itself: begin says whether it may be done; end records a failure, and warns if that
+ * can't be. */
+int naos_admin_begin(const struct naos_invocation *invocation, const char *action, const char *object,
+		     struct naos_error *err) naos_must_check;
+void naos_admin_end(const struct naos_invocation *invocation, const char *action, const char *object, int rc, const struct naos_error *err);
+
+/* Makes a MEK, as `naos key create` does, with its record. */
+int naos_admin_create_key(const struct naos_invocation *invocation, struct naos_provider *provider, const char *name, struct naos_mek *ret,
+			  struct naos_error *err) naos_must_check;
+
 #endif

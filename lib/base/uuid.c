@@ -79,3 +79,9 @@ bool naos_uuid_equal(const struct naos_uuid *left, const struct naos_uuid *right
 {
 	return memcmp(left->bytes, right->bytes, sizeof(left->bytes)) == 0;
 }
+
+bool naos_uuid_is_zero(const struct naos_uuid *uuid)
+{
+	static const struct naos_uuid zero;
+	return naos_uuid_equal(uuid, &zero);
+}

@@ -20,6 +20,7 @@ const char *naos_uuid_format(const struct naos_uuid *uuid, char buffer[static NA
 /* Accepts exactly the form that naos_uuid_format writes, in either case. */
 bool naos_uuid_parse(const char *text, struct naos_uuid *ret);
 bool naos_uuid_equal(const struct naos_uuid *left, const struct naos_uuid *right);
+bool naos_uuid_is_zero(const struct naos_uuid *uuid);
 
 /* Lower-case hexadecimal of any bytes; text needs 2 * bytes + 1. */
 const char *naos_hex_format(const void *data, size_t bytes, char *text);

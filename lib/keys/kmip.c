@@ -251,6 +251,8 @@ static int kmip_set_state(void *state, const char *name, uint32_t version, enum 
 		return rc;
 	if (to == NAOS_MEK_REVOKED && row.mek.state != NAOS_MEK_DESTROYED)
 		return revoke_row(k, &row, NAOS_KMIP_REVOCATION_KEY_COMPROMISE, err);
+	if (to == NAOS_MEK_DEACTIVATED && row.mek.state == NAOS_MEK_ACTIVE)
+		return revoke_row(k, &row, NAOS_KMIP_REVOCATION_CESSATION_OF_OPERATION, err);
 	if (to != NAOS_MEK_ACTIVE || row.mek.state != NAOS_MEK_PRE_ACTIVE)
 		return naos_error_set(err, NAOS_E_KEY_STATE,
 				"version %u of '%s' is %s: in a KMIP server that can't become %s", row.mek.version, name,

@@ -113,6 +113,11 @@ int naos_mek_activate(struct naos_provider *provider, const char *name, uint32_t
 	return set_state(provider, name, version, NAOS_MEK_ACTIVE, err);
 }
 
+int naos_mek_deactivate(struct naos_provider *provider, const char *name, uint32_t version, struct naos_error *err)
+{
+	return set_state(provider, name, version, NAOS_MEK_DEACTIVATED, err);
+}
+
 int naos_mek_revoke(struct naos_provider *provider, const char *name, uint32_t version, struct naos_error *err)
 {
 	return set_state(provider, name, version, NAOS_MEK_REVOKED, err);

@@ -70,8 +70,10 @@ struct naos_provider *naos_provider_close(struct naos_provider *provider);
 int naos_mek_create(struct naos_provider *provider, const char *name, struct naos_mek *ret, struct naos_error *err) naos_must_check;
 /* Makes the next version; the one before becomes deactivated (it still unwraps). */
 int naos_mek_rotate(struct naos_provider *provider, const char *name, struct naos_mek *ret, struct naos_error *err) naos_must_check;
-/* version 0: the newest.  revoke: unusable for any work; destroy: only of a deactivated or revoked version, not undoable. */
+/* version 0: the newest.  deactivate: it wraps no more, and still unwraps; revoke: unusable for any work; destroy: only of a
+ * deactivated or revoked version, not undoable. */
 int naos_mek_activate(struct naos_provider *provider, const char *name, uint32_t version, struct naos_error *err) naos_must_check;
+int naos_mek_deactivate(struct naos_provider *provider, const char *name, uint32_t version, struct naos_error *err) naos_must_check;
 int naos_mek_revoke(struct naos_provider *provider, const char *name, uint32_t version, struct naos_error *err) naos_must_check;
 int naos_mek_destroy(struct naos_provider *provider, const char *name, uint32_t version, struct naos_error *err) naos_must_check;
 /* Gives a key that was made elsewhere to the key manager, for clients that take it out again (class exportable): AES, 16, 24 or 32 bytes,
