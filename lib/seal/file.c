@@ -47,12 +47,13 @@ int naos_sealed_probe(struct naos_store *store, struct naos_sealed_info *ret, st
 
 /* --- the key ------------------------------------------------------------------------------------------------------------ */
 
-static void file_free(struct naos_sealed_file *file)
+void naos_file_free(struct naos_sealed_file *file)
 {
 	if (!file)
 		return;
 	naos_seen_free(&file->seen);
 	naos_seen_free(&file->trim);
+	naos_gather_clear(&file->gather);
 	free(file->filled);
 	free(file->scratch);
 	(void)naos_file_keys_free(file->keys);
@@ -263,7 +264,7 @@ int naos_sealed_file_open(struct naos_store *store, enum naos_sealed_mode mode, 
 		return NAOS_E_NOMEM;
 	int rc = open_file(file, source, err);
 	if (rc != 0) {
-		file_free(file);
+		naos_file_free(file);
 		return rc;
 	}
 	*ret = file;
@@ -326,87 +327,11 @@ int naos_sealed_file_create(struct naos_store *store, const struct naos_sealed_n
 		return NAOS_E_NOMEM;
 	int rc = create_file(file, what, err);
 	if (rc != 0) {
-		file_free(file);
+		naos_file_free(file);
 		return rc;
 	}
 	*ret = file;
 	return 0;
-}
-
-/* --- close -------------------------------------------------------------------------------------------------------------- */
-
-static struct naos_state sealed_state(const struct naos_sealed_file *file)
-{
-	struct naos_state next = file->state;
-	next.sealed_epoch = next.epoch;
-	next.size = next.durable_size = file->size;
-	next.clean = true;
-	next.shared = false;
-	return next;
-}
-
-static int resize_exactly(struct naos_sealed_file *file, struct naos_error *err)
-{
-	uint64_t physical, wanted = naos_layout_physical(file->size);
-	int rc = file->store->ops->size(file->store, &physical, err);
-	return rc || physical == wanted ? rc : naos_file_store_resize(file, wanted, err);
-}
-
-/* Rule 13 for the only writer. */
-static int seal_alone(struct naos_sealed_file *file, struct naos_error *err)
-{
-	if (file->untidy)
-		return naos_file_recover(file, err);
-	int rc = naos_file_sync(file, err);
-	if (rc == 0)
-		rc = resize_exactly(file, err);
-	if (rc == 0)
-		rc = naos_file_store_flush(file, err);
-	const struct naos_state next = sealed_state(file);
-	return rc ? rc : naos_file_put_clean_state(file, &next, err);
-}
-
-/* The last of several writers runs recovery instead; the others only flush. */
-static int seal_shared(struct naos_sealed_file *file, struct naos_error *err)
-{
-	const struct naos_store_ops *ops = file->store->ops;
-	int rc = ops->lock(file->store, NAOS_STATE_OFFSET, 2 * NAOS_SECTOR_BYTES, NAOS_LOCK_EXCLUSIVE, true, err);
-	if (rc == 0)
-		rc = naos_file_refresh(file, err);
-	if (rc == 0)
-		rc = naos_file_drop_stale_group(file, err);
-	if (rc == 0)
-		rc = naos_file_sync(file, err);
-	(void)ops->lock(file->store, NAOS_STATE_OFFSET, 2 * NAOS_SECTOR_BYTES, NAOS_UNLOCK, true, NULL);
-	if (rc != 0 || ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_EXCLUSIVE, false, NULL) != 0)
-		return rc;
-	rc = naos_file_read_state(file, err);
-	if (rc != 0 || file->state.clean)
-		return rc;
-	return file->state.shared || file->untidy ? naos_file_recover(file, err) : seal_alone(file, err);
-}
-
-static int seal_unpublished(struct naos_sealed_file *file, struct naos_error *err)
-{
-	int rc = naos_file_give_back(file, err);
-	if (rc == 0)
-		rc = naos_file_put_filled(file, err);
-	if (rc == 0)
-		rc = resize_exactly(file, err);
-	const struct naos_state next = sealed_state(file);
-	return rc ? rc : naos_file_put_clean_state(file, &next, err);
-}
-
-int naos_sealed_file_close(struct naos_sealed_file *file, bool seal, struct naos_error *err)
-{
-	int rc = 0;
-	bool write = file->mode != NAOS_SEALED_READ && !file->state.clean;
-	if (write && seal)
-		rc = file->failed ? naos_error_set(err, file->failed, "%s: an earlier flush failed; it was not sealed", file->store->name) :
-		     file->unpublished ? seal_unpublished(file, err) :
-		     file->mode == NAOS_SEALED_SHARED ? seal_shared(file, err) : seal_alone(file, err);
-	file_free(file);
-	return rc;
 }
 
 /* --- what a file says of itself ----------------------------------------------------------------------------------------- */
@@ -433,9 +358,12 @@ bool naos_sealed_file_recovered(const struct naos_sealed_file *file)
 	return file->recovered;
 }
 
-bool naos_sealed_file_clean(const struct naos_sealed_file *file)
+bool naos_sealed_file_clean(struct naos_sealed_file *file)
 {
-	return file->state.clean;
+	(void)pthread_rwlock_rdlock(&file->lock);
+	bool clean = file->state.clean;
+	(void)pthread_rwlock_unlock(&file->lock);
+	return clean;
 }
 
 bool naos_sealed_file_sparse(const struct naos_sealed_file *file)

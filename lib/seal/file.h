@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "seal/gather.h"
 #include "seal/sealed_file.h"
 #include "seal/seen.h"
 #include "seal/tagsector.h"
@@ -26,11 +27,14 @@ struct naos_sealed_file {
 	struct naos_state state;
 	uint32_t epoch, sealed_epoch;
 	uint64_t size;
+	uint64_t changes;             /* counts up with each change: sealing step by step sees that there was one */
 	bool dirty;                   /* changed since the last flush */
 	bool untidy;                  /* a change stopped half way: only recovery can seal the file */
+	bool unfinished;              /* the clean state is written, but not flushed, and the other slot is not emptied */
 	bool maybe_sparse;            /* a map page may hold bits */
 	int failed;                   /* code of a failed flush or state write: nothing is acknowledged any more */
 	struct naos_seen seen;        /* versions that this writer wrote or saw, and which of them a flush covered */
+	struct naos_gather gather;    /* changes in memory only; never any while the state is clean */
 	struct naos_seen trim;        /* hole entries whose blocks are given back after a flush */
 	uint64_t *filled;             /* groups whose map bit is cleared after a flush, ascending */
 	size_t filled_count, filled_room;
@@ -58,6 +62,10 @@ struct naos_group_view {
 	bool decoded[NAOS_TAG_PAGE_SECTORS];
 	struct naos_sector sectors[NAOS_TAG_PAGE_SECTORS];
 };
+
+/* --- file.c -------------------------------------------------------------------------------------------------------- */
+
+void naos_file_free(struct naos_sealed_file *file);
 
 /* --- entry.c: finding and opening versions ------------------------------------------------------------------ */
 
@@ -114,7 +122,11 @@ int naos_file_read_state(struct naos_sealed_file *file, struct naos_error *err) 
 int naos_file_put_state(struct naos_sealed_file *file, const struct naos_state *next, struct naos_error *err) naos_must_check;
 /* Writes a clean state, flushes, and empties the other slot. */
 int naos_file_put_clean_state(struct naos_sealed_file *file, const struct naos_state *next, struct naos_error *err) naos_must_check;
+/* A sealed file has one state slot: an older one that is put back is noticed. */
+int naos_file_empty_other_state(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 int naos_file_store_flush(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+/* A flush has ended that covers all that was written: by the store, or by others (syncfs). */
+void naos_file_mark_flushed(struct naos_sealed_file *file);
 int naos_file_store_resize(struct naos_sealed_file *file, uint64_t bytes, struct naos_error *err) naos_must_check;
 /* A reader beside a writer that met what looks like damage takes state and size anew, after a pause.  *ret_settled: the file
  * is sealed and was so before, there is no writer to wait for. */
@@ -126,23 +138,49 @@ int naos_file_refuse_failed(const struct naos_sealed_file *file, struct naos_err
 int naos_file_refresh(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 /* Rule 15: a tag page behind the last group was left by a truncation whose writer died.  Holding the state range exclusively. */
 int naos_file_drop_stale_group(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+/* --- change.c --------------------------------------------------------------------------------------------------- */
+
+/* What a change needs for itself among writers of other nodes (rule 15): a range of tag sectors, or the whole file. */
+struct naos_claim {
+	bool whole;
+	uint64_t first_chunk, last_chunk;
+};
+/* Takes file->lock and the locks of the claim; begins the epoch.  `end` must follow also on failure. */
+int naos_file_begin_change(struct naos_sealed_file *file, const struct naos_claim *claim, struct naos_error *err) naos_must_check;
+/* Releases what begin took; returns rc. */
+int naos_file_end_change(struct naos_sealed_file *file, int rc);
+int naos_file_lock_claim(struct naos_sealed_file *file, const struct naos_claim *wanted, struct naos_error *err) naos_must_check;
 /* Calls `then` while no other writer of a shared file changes it. */
 int naos_file_whole(struct naos_sealed_file *file, int (*then)(struct naos_sealed_file *file, void *context, struct naos_error *err),
 		    void *context, struct naos_error *err) naos_must_check;
+
+/* --- write.c, sync.c --------------------------------------------------------------------------------------------- */
+
+/* Inside of a change; buffer NULL writes zeros (only to parts of chunks). */
+int naos_file_write_range(struct naos_sealed_file *file, const uint8_t *buffer, size_t bytes, uint64_t offset,
+			  struct naos_error *err) naos_must_check;
+/* Writes what is gathered.  On failure all of it stays gathered, and the next flush or close tells the error too. */
+int naos_file_settle(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+/* The same for a flush or close: tells what an earlier settling met. */
+int naos_file_settle_and_tell(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+/* Blocks below durable holes. */
+int naos_file_give_back(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+/* Flush, then what may follow it (rules 6 and 12). */
+int naos_file_sync(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+/* What may follow a flush. */
+int naos_file_flushed(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 
 /* --- put.c, resize.c, recover.c --------------------------------------------------------------------------------------- */
 
 /* Rules 3, 4, 5, 9: one batch of at most NAOS_BATCH_CHUNKS changes in ascending order. */
 int naos_file_put(struct naos_sealed_file *file, const struct naos_change *changes, size_t count, struct naos_error *err) naos_must_check;
+/* Whether a chunk with these versions can only be written with a flush before its data (rules 3 and 4). */
+bool naos_file_put_waits(const struct naos_sealed_file *file, uint64_t chunk, const struct naos_entry pair[static 2]);
 /* Replaces versions of chunks as they are (recovery): entries[i] is the pair of chunks[i]; ascending. */
 int naos_file_put_entries(struct naos_sealed_file *file, const uint64_t *chunks, const struct naos_entry (*entries)[2], size_t count,
 			  struct naos_error *err) naos_must_check;
 int naos_file_extend(struct naos_sealed_file *file, uint64_t size, struct naos_error *err) naos_must_check;
 int naos_file_resize(struct naos_sealed_file *file, uint64_t size, struct naos_error *err) naos_must_check;
-/* Blocks below durable holes. */
-int naos_file_give_back(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
-/* Flush, then what may follow it (rules 6 and 12). */
-int naos_file_sync(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 /* Rule 14.  Needs the exclusive writer lock. */
 int naos_file_recover(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 

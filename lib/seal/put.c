@@ -156,6 +156,21 @@ static bool is_durable(const struct naos_sealed_file *file, uint64_t chunk, cons
 	       (row && naos_seen_durable(&file->seen, row) && naos_entry_equal(&row->entry, entry));
 }
 
+/* Rule 4: the newest version is not durable, and the other slot must not be lost. */
+static bool asks_flush(const struct naos_sealed_file *file, bool mine, const struct naos_entry *older)
+{
+	return (older && !older->hole) || file->state.shared || !mine;
+}
+
+bool naos_file_put_waits(const struct naos_sealed_file *file, uint64_t chunk, const struct naos_entry pair[static 2])
+{
+	const struct naos_entry *newer, *older;
+	naos_entry_sort(pair, &newer, &older);
+	if (!newer || file->unpublished)
+		return false;
+	return is_durable(file, chunk, newer) ? !newer->hole : asks_flush(file, is_mine(file, chunk, newer), older);
+}
+
 /* Rules 4 and 5: one flush before versions are replaced of which no flush is known. */
 static int flush_in_flight(struct naos_sealed_file *file, struct batch *batch, struct naos_error *err)
 {
@@ -181,7 +196,7 @@ static int flush_in_flight(struct naos_sealed_file *file, struct batch *batch, s
 				return rc;
 			step->dead = !opened;
 		}
-		bool flush = (older && !older->hole) || file->state.shared || !mine;
+		bool flush = asks_flush(file, mine, older);
 		if (flush)
 			naos_seen_put(&file->seen, chunk, newer);
 		step->replace = step->dead || !flush;

@@ -12,6 +12,11 @@ static int read_chunk(struct naos_sealed_file *file, struct naos_group_view *vie
 {
 	struct naos_entry entry;
 	bool present;
+	const uint8_t *gathered = naos_gather_find(&file->gather, chunk, NULL);
+	if (gathered) {
+		memcpy(text, gathered, NAOS_CHUNK_BYTES);
+		return 0;
+	}
 	int rc = naos_file_pick(file, view, chunk, size, &entry, &present, text, err);
 	if (rc == 0)
 		rc = naos_file_check_fit(file, chunk, size, &entry, present, err);
@@ -32,6 +37,8 @@ static int read_run(struct naos_sealed_file *file, struct naos_group_view *view,
 		const struct naos_entry *newer, *older;
 		done[i] = false;
 		entries[i] = NULL;
+		if (naos_gather_find(&file->gather, first + i, NULL))
+			continue;
 		int rc = naos_file_sector(file, view, first + i, &sector, err);
 		if (rc != 0)
 			return rc;
@@ -201,6 +208,10 @@ static int holds_data(struct naos_sealed_file *file, struct naos_group_view *vie
 {
 	struct naos_sector *sector;
 	const struct naos_entry *newer, *older;
+	if (naos_gather_find(&file->gather, chunk, NULL)) {
+		*ret = true;
+		return 0;
+	}
 	int rc = naos_file_sector(file, view, chunk, &sector, err);
 	if (rc != 0)
 		return rc;

@@ -84,6 +84,7 @@ int naos_sealed_file_rewrap(struct naos_sealed_file *file, const struct naos_blo
 	if (file->mode != NAOS_SEALED_LOCAL)
 		return naos_error_set(err, NAOS_E_USAGE, "%s: changing its wrapped key needs the only writer", file->store->name);
 	(void)pthread_rwlock_wrlock(&file->lock);
+	file->changes++;
 	int rc = rewrap_locked(file, blob, only_mek, err);
 	(void)pthread_rwlock_unlock(&file->lock);
 	return rc;

@@ -65,14 +65,15 @@ struct naos_sealed_new {
 int naos_sealed_file_create(struct naos_store *store, const struct naos_sealed_new *what, struct naos_sealed_file **ret,
 			    struct naos_error *err) naos_must_check;
 
-/* Frees; a writer seals the file first (rule 13) if `seal`, else leaves it unclean, to be sealed later.  With `seal` an
- * unpublished file is made clean without a flush.  The handle is gone even if an error is returned. */
+/* Frees; a writer writes what is gathered and seals the file first (rule 13) if `seal`; else it leaves it unclean, to be sealed
+ * later, without a flush unless something was gathered.  With `seal` an unpublished file is made clean without a flush.  The handle
+ * is gone even if an error is returned. */
 int naos_sealed_file_close(struct naos_sealed_file *file, bool seal, struct naos_error *err) naos_must_check;
 
 uint64_t naos_sealed_file_size(struct naos_sealed_file *file);
 const struct naos_sealed_header *naos_sealed_file_header(const struct naos_sealed_file *file);
 bool naos_sealed_file_recovered(const struct naos_sealed_file *file);
-bool naos_sealed_file_clean(const struct naos_sealed_file *file);
+bool naos_sealed_file_clean(struct naos_sealed_file *file);
 /* False: no hole of a whole group; there may still be short ones. */
 bool naos_sealed_file_sparse(const struct naos_sealed_file *file);
 struct naos_store *naos_sealed_file_store(struct naos_sealed_file *file); /* borrowed */
@@ -84,9 +85,46 @@ int naos_sealed_file_read(struct naos_sealed_file *file, void *buffer, size_t by
 int naos_sealed_file_write(struct naos_sealed_file *file, const void *buffer, size_t bytes, uint64_t offset,
 			   struct naos_error *err) naos_must_check;
 int naos_sealed_file_truncate(struct naos_sealed_file *file, uint64_t size, struct naos_error *err) naos_must_check;
-/* Makes a range read as zeros; whole chunks inside it become holes. */
+/* Writes at the end, wherever it is then: two that append never overwrite each other, on several nodes neither.  *ret_offset is
+ * where the first byte went. */
+int naos_sealed_file_append(struct naos_sealed_file *file, const void *buffer, size_t bytes, uint64_t *ret_offset,
+			    struct naos_error *err) naos_must_check;
+/* Makes a range read as zeros; whole chunks inside it become holes.  The size stays. */
 int naos_sealed_file_punch(struct naos_sealed_file *file, uint64_t offset, uint64_t bytes, struct naos_error *err) naos_must_check;
+/* The same; unless keep_size a range that reaches behind the end extends the file. */
+int naos_sealed_file_zero(struct naos_sealed_file *file, uint64_t offset, uint64_t bytes, bool keep_size,
+			  struct naos_error *err) naos_must_check;
+/* Takes blocks for a range, so that a later write into it can't meet a full disk; the content stays.  Unless keep_size a range
+ * that reaches behind the end extends the file with zeros.  NAOS_E_UNSUPPORTED, and nothing changed, where the file system
+ * below can't. */
+int naos_sealed_file_allocate(struct naos_sealed_file *file, uint64_t offset, uint64_t bytes, bool keep_size,
+			      struct naos_error *err) naos_must_check;
+/* Makes durable all that was written, of this writer and in a shared file of the others. */
 int naos_sealed_file_flush(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+
+/* From now on, in a LOCAL file: a change of a chunk that could only be written with a flush of its own (over durable data) is kept
+ * in memory, up to limit_bytes (whole chunks; 0 ends it), and written together with others of its kind, so that they share their
+ * flushes: when the limit is reached, by naos_sealed_file_settle, and before flush, truncate, punch, zero, allocate and close.
+ * Reads see it; other readers of the file, and a crash, don't.  What needs no flush is written at once, so that whoever writes is
+ * told of a full disk.  If what is gathered can't be written it stays, reads go on seeing it, and the next flush or close fails with
+ * the reason. */
+int naos_sealed_file_gather(struct naos_sealed_file *file, size_t limit_bytes, struct naos_error *err) naos_must_check;
+/* Writes what is gathered; it is no more durable than another write. */
+int naos_sealed_file_settle(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+/* Bytes gathered now; as much memory is in use for it. */
+size_t naos_sealed_file_gathered(struct naos_sealed_file *file);
+
+/* Seals many open LOCAL files with few flushes (rules 13 and 16): calls seal_step for each file that is not done, then makes
+ * everything durable (one syncfs), and so on, four times in all, until each is done.  The file may be used as usual meanwhile; if it
+ * was changed between two steps it starts over (counted in `restarts`: a caller may give up a file that is busy; nothing is to be
+ * undone).  Done, the file is clean and open; its next change begins an epoch.  A file that needs recovery is recovered in the
+ * first step, with flushes of its own.  A step that fails starts over, too, if it is called again. */
+struct naos_sealing { /* of one file; all zero at the beginning */
+	unsigned step, restarts;
+	uint64_t changes;
+};
+int naos_sealed_file_seal_step(struct naos_sealed_file *file, struct naos_sealing *progress, bool *ret_done,
+			       struct naos_error *err) naos_must_check;
 
 /* The next range at or after offset that holds data (not holes), in chunks, or the beginning of it; *ret_start = size if there is none. */
 int naos_sealed_file_next_data(struct naos_sealed_file *file, uint64_t offset, uint64_t *ret_start, uint64_t *ret_end,

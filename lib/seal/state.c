@@ -50,21 +50,31 @@ int naos_file_put_state(struct naos_sealed_file *file, const struct naos_state *
 	return rc;
 }
 
-int naos_file_put_clean_state(struct naos_sealed_file *file, const struct naos_state *next, struct naos_error *err)
+int naos_file_empty_other_state(struct naos_sealed_file *file, struct naos_error *err)
 {
 	static const uint8_t empty[NAOS_SECTOR_BYTES];
+	int rc = file->store->ops->write(file->store, empty, sizeof(empty), naos_state_offset(file->state.seq + 1), err);
+	file->unfinished &= rc != 0;
+	return rc;
+}
+
+int naos_file_put_clean_state(struct naos_sealed_file *file, const struct naos_state *next, struct naos_error *err)
+{
 	int rc = naos_file_put_state(file, next, err);
 	if (rc == 0)
 		rc = naos_file_store_flush(file, err);
-	/* a sealed file has one state slot: an older one that is put back is noticed */
-	if (rc == 0)
-		rc = file->store->ops->write(file->store, empty, sizeof(empty), naos_state_offset(file->state.seq + 1), err);
-	return rc;
+	return rc ? rc : naos_file_empty_other_state(file, err);
 }
 
 int naos_file_refuse_failed(const struct naos_sealed_file *file, struct naos_error *err)
 {
 	return naos_error_set(err, file->failed, "%s: an earlier flush failed; close the file and open it again", file->store->name);
+}
+
+void naos_file_mark_flushed(struct naos_sealed_file *file)
+{
+	naos_seen_flushed(&file->seen);
+	naos_seen_flushed(&file->trim);
 }
 
 int naos_file_store_flush(struct naos_sealed_file *file, struct naos_error *err)
@@ -79,8 +89,7 @@ int naos_file_store_flush(struct naos_sealed_file *file, struct naos_error *err)
 		file->failed = rc;
 		return rc;
 	}
-	naos_seen_flushed(&file->seen);
-	naos_seen_flushed(&file->trim);
+	naos_file_mark_flushed(file);
 	return 0;
 }
 
@@ -103,9 +112,11 @@ int naos_file_begin_epoch(struct naos_sealed_file *file, struct naos_error *err)
 	int rc = naos_file_put_state(file, &next, err);
 	if (rc == 0)
 		rc = naos_file_store_flush(file, err);
-	if (rc == 0)
-		file->epoch = file->state.epoch;
-	return rc;
+	if (rc != 0)
+		return rc;
+	file->epoch = file->state.epoch;
+	file->unfinished = false;
+	return 0;
 }
 
 int naos_file_refresh(struct naos_sealed_file *file, struct naos_error *err)

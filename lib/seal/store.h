@@ -25,6 +25,9 @@ struct naos_store_ops {
 	int (*size)(struct naos_store *store, uint64_t *ret_bytes, struct naos_error *err);
 	/* Gives blocks back; they read as zero afterwards, also where the file system can't give back (zeros are written). */
 	int (*deallocate)(struct naos_store *store, uint64_t offset, uint64_t bytes, struct naos_error *err);
+	/* Optional.  Takes blocks for a range now, so that a later write can't meet a full disk; the size stays, also where the
+	 * range lies behind it.  NAOS_E_UNSUPPORTED where the file system can't. */
+	int (*reserve)(struct naos_store *store, uint64_t offset, uint64_t bytes, struct naos_error *err);
 	/* First offset ≥ offset that may hold other than zeros; UINT64_MAX if there is none. */
 	int (*next_data)(struct naos_store *store, uint64_t offset, uint64_t *ret_offset, struct naos_error *err);
 	/* Byte-range lock of this open file; NAOS_E_BUSY if wait is false and another holds it. */

@@ -73,6 +73,19 @@ static int posix_deallocate(struct naos_store *store, uint64_t offset, uint64_t 
 	return 0;
 }
 
+static int posix_reserve(struct naos_store *store, uint64_t offset, uint64_t bytes, struct naos_error *err)
+{
+	int rc;
+	do
+		rc = fallocate(fd_of(store), FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
+	while (rc != 0 && errno == EINTR);
+	if (rc == 0)
+		return 0;
+	if (errno == EOPNOTSUPP || errno == ENOSYS)
+		return naos_error_set(err, NAOS_E_UNSUPPORTED, "%s: its file system can't reserve blocks", store->name);
+	return naos_error_set_errno(err, errno, "cannot reserve blocks of %s", store->name);
+}
+
 static int posix_next_data(struct naos_store *store, uint64_t offset, uint64_t *ret_offset, struct naos_error *err)
 {
 	off_t at = lseek(fd_of(store), (off_t)offset, SEEK_DATA);
@@ -140,6 +153,7 @@ static const struct naos_store_ops posix_ops = {
 	.resize = posix_resize,
 	.size = posix_size,
 	.deallocate = posix_deallocate,
+	.reserve = posix_reserve,
 	.next_data = posix_next_data,
 	.lock = posix_lock,
 	.get_attribute = posix_get_attribute,

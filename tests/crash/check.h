@@ -17,6 +17,8 @@ struct checker {
 	bool killing;    /* after each write the process is killed too */
 	bool quiet;
 	bool born;       /* page 0 is durable: from here on no crash may make the file unreadable */
+	size_t gather;   /* chunks that a LOCAL writer gathers */
+	struct naos_sealing sealing;
 	bool shared;     /* rule 15: who writes what must hold the lock for it */
 	uint64_t states, sampled;
 };

@@ -105,8 +105,11 @@ class Recorder(Disk):
 class CLike(Writer):
     """The model's writer with the deliberate differences of the library."""
 
-    def __init__(self, d, new=False):
+    def __init__(self, d, new=False, limit=0):
         self.d, self.bug, self.others = d, "", set()
+        self.limit, self.held = limit, {}   # chunks that are gathered in memory
+        self.changes = self.step = self.step_changes = 0
+        self.unfinished = False             # a clean state, the other slot not emptied
         self.known, self.mine, self.trim, self.bits, self.dirty = {}, {}, {}, set(), new
         if new:                             # both state slots at once, no flush (rule 16)
             d.write(0, {"A": State(1, 1, 0, 0, 0, False, False), "B": State(2, 1, 0, 0, 0, False, False)})
@@ -121,11 +124,39 @@ class CLike(Writer):
         if st.clean:
             self.epoch = model.put_state(self.d, epoch=st.sealed + 1, clean=False, shared=False).epoch
             self.d.flush()
+            self.unfinished = False
         self.dirty = True
+        self.changes += 1
+
+    def waits(self, i):                     # rules 3 and 4: only with a flush of its own
+        vs = model.versions(self.d, i)
+        if not vs:
+            return False
+        if self.durable(i, vs[0]):
+            return not vs[0].hole
+        return self.mine.get(i) != vs[0] or (len(vs) > 1 and not vs[1].hole)
+
+    def write_held(self):
+        held, self.held = self.held, {}
+        if held:
+            self.put({i: held[i] for i in sorted(held)})
 
     def write(self, batch):
         self.begin()
-        super().write(batch)
+        if min(batch) > model.chunks(self.size):
+            self.write_held()
+            self.extend(min(batch) * C)
+        todo = sorted(batch)
+        while todo:
+            now, todo = (todo[:self.limit], todo[self.limit:]) if self.limit else (todo, [])
+            if self.limit and len(self.held) + len(now) > self.limit:
+                self.write_held()
+            keep = {i: batch[i] for i in now if i in self.held or (self.limit and self.waits(i))}
+            self.held.update(keep)
+            for i in keep:
+                self.size = max(self.size, i * C + len(batch[i]))
+            if len(keep) < len(now):
+                self.put({i: batch[i] for i in now if i not in keep})
 
     def put(self, batch):                   # a hole that is put again with another length: its block is still to be given back
         again = [i for i, x in batch.items() if i in self.trim and isinstance(x, tuple) and x[1]]
@@ -134,6 +165,7 @@ class CLike(Writer):
 
     def punch_range(self, first, last):     # one batch; holes stay as they are; lengths as the size has them
         self.begin()
+        self.write_held()
         batch = {}
         for i in range(first, last + 1):
             vs = model.versions(self.d, i)
@@ -145,16 +177,53 @@ class CLike(Writer):
 
     def truncate(self, size):
         self.begin()
+        self.write_held()
         if size != self.size:
             super().truncate(size)
 
     def fsync(self):
+        self.write_held()
         if self.dirty:
             super().fsync()
         self.dirty = False
 
+    def seal_step(self):
+        """One step; the flush that follows is the caller's.  True when the file is sealed."""
+        if self.step_changes != self.changes:
+            self.step = 0
+        self.step_changes = self.changes
+        clean = model.read_state(self.d).clean
+        if self.step == 0:
+            self.write_held()
+            if clean and not self.unfinished:
+                return True
+            self.step = 3 if clean else 1
+        elif self.step == 1:
+            self.known.update(self.mine)
+            self.mine = {}
+            if self.dirty:
+                self.settle()
+                model.put_map(self.d, filled=self.bits)
+                self.bits = set()
+                model.put_state(self.d, size=self.size, dsize=self.size)
+                self.dirty = False
+            self.d.truncate(model.P(self.size))
+            self.step = 2
+        elif self.step == 2:
+            model.put_state(self.d, sealed=self.epoch, epoch=self.epoch, size=self.size, dsize=self.size, clean=True, shared=False)
+            self.sealed, self.unfinished, self.step = self.epoch, True, 3
+        else:
+            self.d.write_sector(0, "AB"[model.read_state(self.d).seq & 1], None)
+            self.unfinished, self.step = False, 0
+            return True
+        return False
+
     def close(self):
+        self.write_held()
         if model.read_state(self.d).clean:
+            if self.unfinished:
+                self.d.flush()
+                self.d.write_sector(0, "AB"[model.read_state(self.d).seq & 1], None)
             return
         super().fsync()
         self.d.truncate(model.P(self.size))
@@ -277,8 +346,10 @@ def group(events):
 class Pair:
     def __init__(self, driver, rng):
         self.rng, self.library, self.disk = rng, Library(driver), Recorder()
+        self.limit = rng.choice([0, 0, 1, 3, 40])
+        self.library.tell(f"gather {self.limit}")
         self.library.tell("create")
-        self.writer = CLike(self.disk, new=True)
+        self.writer = CLike(self.disk, new=True, limit=self.limit)
         self.content, self.fill, self.looks, self.words = bytearray(), 0, 0, []
         self.compare_events("create")
 
@@ -289,6 +360,10 @@ class Pair:
             raise Difference(f"{what}: from event {same} on the model did {[g[:2] for g in mine[same:]]},"
                              f" the library {[g[:2] for g in theirs[same:]]}")
         self.groups = [(kind, m, t) for (kind, _, m), (_, _, t) in zip(mine, theirs)]
+
+    def view_of_writer(self):
+        chunks = [bytes(self.content[i:i + C]).ljust(C, b"\0") for i in range(0, len(self.content), C)]
+        return [len(self.content)] + [zlib.adler32(x) for x in chunks]
 
     def view_of_model(self, disk):
         try:
@@ -331,7 +406,9 @@ class Pair:
         self.apply(word)
         self.compare_events(word)
         if word not in "cl":
-            self.same_view(word, self.view_of_model(self.disk), view)
+            self.same_view(word, self.view_of_writer(), view)
+            if not self.writer.held:
+                self.same_view(word, self.view_of_model(self.disk), view)
         for _ in range(3):
             mine, theirs = self.cuts()
             self.same_view(f"power cut after {word}", self.view_of_model(self.disk.image(mine)), self.library.tell("look " + theirs))
@@ -347,10 +424,15 @@ class Pair:
         w = self.writer
         if word == "f":
             w.fsync()
+        elif word == "s":
+            if not w.seal_step():
+                self.disk.flush()
         elif word == "c":
             w.close()
+        elif word == "l":
+            w.write_held()
         elif word == "o":
-            self.writer = CLike(self.disk)
+            self.writer = CLike(self.disk, limit=self.limit)
         elif word[0] == "t":
             size = number(word[1:])
             w.truncate(size)
@@ -393,7 +475,7 @@ class Pair:
         self.disk, self.library.events = image, []
         view = self.library.tell("o")
         self.fill = self.fill + 13 & 255
-        self.writer = CLike(self.disk)
+        self.writer = CLike(self.disk, limit=self.limit)
         self.compare_events("recovery")
         self.same_view("after recovery", self.view_of_model(self.disk), view)
         size, texts = model.view(self.disk)
@@ -420,7 +502,7 @@ def random_word(rng, size):
     if dice < .8:
         first = rng.randrange(chunks)
         return f"p{first}-{min(chunks - 1, first + rng.choice([0, 0, 2, 20]))}"
-    return "f"
+    return "f" if dice < .9 else "s"
 
 
 def run(driver, seed, rounds):
@@ -438,7 +520,9 @@ def run(driver, seed, rounds):
                     pair.do("c" if rng.random() < .8 else "l")
                     pair.do("o")
                 else:
-                    pair.do(random_word(rng, len(pair.content)))
+                    word = random_word(rng, len(pair.content))
+                    for _ in range(rng.choice([1, 4]) if word == "s" else 1):
+                        pair.do(word)
         except Difference as difference:
             print(f"seed {seed}, round {n}: {difference}\nafter: {' '.join(pair.words)}")
             return 1

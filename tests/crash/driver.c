@@ -1,6 +1,6 @@
 /* The library under the words of ops.h, for comparison with the model (compare.py): reads a command a line, answers with what the
  * library did to its file, and ends each answer with a line ".".
- *   create | WORD (ops.h, without x and k) | look UNIT… | crash UNIT…
+ *   gather CHUNKS | create | WORD (ops.h, without x and k) | look UNIT… | crash UNIT…
  * A UNIT is page:first:call: after the power cut this page or sector holds what was written up to that store call; all others hold
  * what the last flush left; page "length" is the length.  look reads the image, crash goes on with it.
  * Answers: "call N write OFFSET BYTES", "call N resize BYTES", "call N zero OFFSET BYTES", "call N flush", "view SIZE ADLER32…",
@@ -106,7 +106,9 @@ int main(void)
 		struct op op;
 		line[strcspn(line, "\n")] = 0;
 		fail_at("%s", line);
-		if (strcmp(line, "create") == 0) {
+		if (sscanf(line, "gather %zu", &checker.gather) == 1) {
+			/* for every writer from now on */
+		} else if (strcmp(line, "create") == 0) {
 			file = checker_create(&checker, disk, NAOS_SEALED_LOCAL);
 		} else if (strncmp(line, "look", 4) == 0) {
 			struct disk *made = image(disk, line + 4);

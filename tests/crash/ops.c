@@ -26,7 +26,9 @@ char op_parse(const char *word, uint8_t fill, struct op *ret)
 	case 'w': op.kind = OP_WRITE; break;
 	case 'p': op.kind = OP_PUNCH; break;
 	case 't': op.kind = OP_TRUNCATE; break;
+	case 'z': op.kind = OP_ZERO; break;
 	case 'f': op.kind = OP_FLUSH; break;
+	case 's': op.kind = OP_STEP; break;
 	case 'c': op.kind = OP_SEAL; break;
 	case 'l': op.kind = OP_LEAVE; break;
 	case 'o': op.kind = OP_OPEN; break;
@@ -59,7 +61,7 @@ struct op op_random(struct rng *rng, uint64_t size, uint64_t max_chunks)
 		op.offset += rng_below(rng, CHUNK);
 		op.bytes = 1 + rng_below(rng, rng_below(rng, 4) ? CHUNK : 3 * CHUNK);
 	}
-	op.kind = dice < 55 ? OP_WRITE : dice < 70 ? OP_TRUNCATE : dice < 82 ? OP_PUNCH : OP_FLUSH;
+	op.kind = dice < 55 ? OP_WRITE : dice < 70 ? OP_TRUNCATE : dice < 78 ? OP_PUNCH : dice < 82 ? OP_ZERO : dice < 91 ? OP_FLUSH : OP_STEP;
 	if (op.kind == OP_TRUNCATE && rng_below(rng, 4) == 0)
 		op.offset = size > CHUNK ? size - 1 - rng_below(rng, CHUNK) : 0;
 	return op;

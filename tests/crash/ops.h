@@ -1,7 +1,9 @@
 /* Operations as words: how scripts are written down, and random ones.
  *   w5 w5-9      write chunk 5, chunks 5 to 9        w5+100,50  write 50 bytes from byte 100 of chunk 5
- *   p5 p5-9 p5+100,50  punch the same ranges         t5 t5+100  set the size to 5 chunks (and 100 bytes)
- *   f flush   c seal and close   l close unsealed   o open   x power cut, open   k the process is killed, open
+ *   p5 p5-9 p5+100,50  punch the same ranges         z5 z5-9 z5+100,50  zero them, also behind the end
+ *   t5 t5+100  set the size to 5 chunks (and 100 bytes)
+ *   f flush   s one step of sealing, then a flush by others
+ *   c seal and close   l close unsealed   o open   x power cut, open   k the process is killed, open
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_TESTS_CRASH_OPS_H
 #define NAOS_TESTS_CRASH_OPS_H

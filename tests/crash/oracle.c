@@ -139,6 +139,12 @@ void oracle_allow(struct oracle *oracle, const struct op *op)
 	} else if (op->kind == OP_PUNCH && op->offset < oracle->size) {
 		uint64_t to = end < oracle->size ? end : oracle->size;
 		memset(oracle->now + op->offset, 0, (size_t)(to - op->offset));
+	} else if (op->kind == OP_ZERO) {
+		if (op->offset < oracle->size)
+			memset(oracle->now + op->offset, 0, (size_t)((end < oracle->size ? end : oracle->size) - op->offset));
+		allow_now(oracle); /* then it is extended */
+		if (end > oracle->size)
+			resize(oracle, end);
 	} else {
 		return;
 	}

@@ -17,7 +17,7 @@ struct view view_of(const uint8_t *data, uint64_t size);
 void view_free(struct view *view);
 bool view_equal(const struct view *left, const struct view *right);
 
-enum op_kind { OP_WRITE, OP_TRUNCATE, OP_PUNCH, OP_FLUSH, OP_SEAL, OP_LEAVE, OP_OPEN };
+enum op_kind { OP_WRITE, OP_TRUNCATE, OP_PUNCH, OP_ZERO, OP_FLUSH, OP_STEP, OP_SEAL, OP_LEAVE, OP_OPEN };
 struct op {
 	enum op_kind kind;
 	uint64_t offset; /* or the new size */

@@ -38,6 +38,10 @@ static const struct script {
 	{ "crash, session, crash", "w0-2 f w2 x w0 c o w2 x w1-3 k w2 f x w2 c" },
 	{ "crashes around a truncation", "w0-20 f t10 x w9-12 t5+5 x w5 t30 x w29 c" },
 	{ "crashes around a map", "w0 t100 x w50 x w50 t10 x t100 x w70 c" },
+	{ "sealed step by step", "w0-20 s s s s w1 s s w2+0,100 s s s s f p3 s s s s c" },
+	{ "changed and flushed between the steps of sealing", "w0-2 f w1 s w1 s s f s w0 w2 f s s f s s w0 c" },
+	{ "sealed step by step with a map and holes", "w0 t120 w30 s s s s w40 s p30 s s t100 s s s x s s s s w99 s s l o c" },
+	{ "zeroed", "w0-3 f z1+100,6000 z3 w3 f z3+4000,9000 z2-30 f z10 w10 z90 c" },
 	{ "only emptied", "w0-20 c o t0 c o w0+0,1 c" },
 };
 
@@ -117,11 +121,14 @@ static uint64_t run_scripts(uint64_t seed, unsigned limit)
 {
 	uint64_t states = 0, sampled = 0;
 	for (size_t i = 0; i < NAOS_ARRAY_LENGTH(scripts); i++)
-		for (int torn = 0; torn < 2; torn++) {
+		for (int variant = 0; variant < 4; variant++) {
+			static const size_t gather[] = { 1, 2, 5, 64 };
 			struct checker checker;
+			bool torn = variant == 1 || variant == 3;
 			checker_init(&checker, seed + i);
 			checker.limit = limit;
 			checker.torn = torn;
+			checker.gather = variant < 2 ? 0 : gather[(seed + i + (unsigned)variant) % 4];
 			checker.killing = !torn || limit >= 16; /* the quick run's share */
 			checker.depth = limit < 8 ? 1 : 2;
 			disk_free(run_script(&checker, &scripts[i], false));
@@ -129,8 +136,8 @@ static uint64_t run_scripts(uint64_t seed, unsigned limit)
 			sampled += checker.sampled;
 			checker_free(&checker);
 		}
-	printf("scripts: %zu, each whole and torn; %" PRIu64 " crash states; at %" PRIu64 " points a sample of %u\n",
-	       NAOS_ARRAY_LENGTH(scripts), states, sampled, limit);
+	printf("scripts: %zu, each whole and torn, with changes gathered and without; %" PRIu64 " crash states; at %" PRIu64
+	       " points a sample of %u\n", NAOS_ARRAY_LENGTH(scripts), states, sampled, limit);
 	return states;
 }
 
@@ -174,6 +181,7 @@ static uint64_t run_sessions(uint64_t seed, unsigned rounds)
 		checker.limit = 12;
 		checker.torn = i % 2;
 		checker.killing = i % 4 == 0;
+		checker.gather = i % 3 ? (size_t)1 << rng_below(&checker.rng, 7) : 0;
 		random_sessions(&checker, 4, 10);
 		states += checker.states;
 		checker_free(&checker);

@@ -74,6 +74,16 @@ static int memory_deallocate(struct naos_store *store, uint64_t offset, uint64_t
 	return 0;
 }
 
+static int memory_reserve(struct naos_store *store, uint64_t offset, uint64_t bytes, struct naos_error *err)
+{
+	struct memory_file *file = file_of(store);
+	if (file->fail_reserve)
+		return naos_error_set(err, NAOS_E_NOSPACE, "memory: no space to reserve (planted)");
+	file->reserved_from = offset;
+	file->reserved_to = offset + bytes;
+	return 0;
+}
+
 static int memory_next_data(struct naos_store *store, uint64_t offset, uint64_t *ret_offset, struct naos_error *err)
 {
 	*ret_offset = offset < file_of(store)->bytes ? offset : UINT64_MAX;
@@ -110,7 +120,7 @@ static void memory_close(struct naos_store *store)
 
 static const struct naos_store_ops memory_ops = {
 	.read = memory_read, .write = memory_write, .flush = memory_flush, .resize = memory_resize, .size = memory_size,
-	.deallocate = memory_deallocate, .next_data = memory_next_data, .lock = memory_lock,
+	.deallocate = memory_deallocate, .next_data = memory_next_data, .reserve = memory_reserve, .lock = memory_lock,
 	.get_attribute = memory_get_attribute, .set_attribute = memory_set_attribute, .close = memory_close,
 };
 

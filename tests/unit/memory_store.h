@@ -14,6 +14,8 @@ struct memory_file {
 	unsigned writes, flushes; /* counted for tests that compare costs */
 	int fail_write_after;     /* > 0: the n-th write from now fails with NAOS_E_NOSPACE; 0: never */
 	bool fail_flush;
+	uint64_t reserved_from, reserved_to; /* the last range whose blocks were asked for */
+	bool fail_reserve;
 	size_t limit; /* > 0: the file does not grow beyond it (NAOS_E_NOSPACE) */
 };
 

@@ -95,6 +95,7 @@ static void behaves_as_a_plain_file(void **state)
 		test_key_make(&key, (uint8_t)round, 1);
 		file = test_create(&memory, &key, round % 4 == 0);
 		for (int session = 0; session < 4; session++) {
+			assert_ok(naos_sealed_file_gather(file, (size_t)(round % 5) * 30000, &err), &err);
 			for (int step = 0; step < 25; step++) {
 				random_step(file, &twin);
 				compare(file, &twin);
