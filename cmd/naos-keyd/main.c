@@ -6,12 +6,11 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <poll.h>
 
 #include "base/log.h"
+#include "base/notify.h"
 #include "check.h"
 #include "front.h"
 #include "status.h"
@@ -47,24 +46,6 @@ static void usage(void)
 		    "SIGHUP reads configuration, certificates and CRL again; SIGTERM ends it when requests under way are answered.\n"
 		    "Example: naos-keyd --config /etc/naos/naos.conf --check-config\n",
 		    stdout);
-}
-
-/* --- systemd ------------------------------------------------------------------------------------------------------- */
-
-/* The protocol of sd_notify(3): one datagram. */
-static void notify(const char *text)
-{
-	const char *path = getenv("NOTIFY_SOCKET");
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	if (!path || (path[0] != '/' && path[0] != '@') || strlen(path) >= sizeof(address.sun_path))
-		return;
-	memcpy(address.sun_path, path, strlen(path));
-	if (path[0] == '@')
-		address.sun_path[0] = 0;
-	naos_autoclose int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd >= 0)
-		(void)sendto(fd, text, strlen(text), MSG_NOSIGNAL, (struct sockaddr *)&address,
-			     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
 }
 
 /* --- certificates that change while it runs ------------------------------------------------------------------------- */
@@ -104,7 +85,7 @@ static void reload_config(struct daemon *daemon)
 {
 	struct naos_error err = NAOS_ERROR_INIT;
 	naos_autoconfig struct naos_config *config = NULL;
-	notify("RELOADING=1");
+	naos_notify("RELOADING=1");
 	int rc = naos_config_load(daemon->config_path, &config, &err);
 	if (rc == 0)
 		rc = naos_keyd_reload(daemon->keyd, config, &err);
@@ -116,7 +97,7 @@ static void reload_config(struct daemon *daemon)
 		naos_log(NAOS_LOG_ERROR, "event=reload-failed reason=\"%s\" (the configuration read before stays in force)",
 				err.message);
 	}
-	notify("READY=1");
+	naos_notify("READY=1");
 }
 
 static void look_at_files(struct daemon *daemon)
@@ -204,9 +185,9 @@ static int serve(struct daemon *daemon, int signals)
 		naos_log(NAOS_LOG_INFO, "event=ready address=%s", front_address(daemon->front));
 		(void)printf("naos-keyd: ready on %s\n", front_address(daemon->front));
 		(void)fflush(stdout);
-		notify("READY=1");
+		naos_notify("READY=1");
 		run(daemon, signals);
-		notify("STOPPING=1");
+		naos_notify("STOPPING=1");
 	} else {
 		naos_log_error(&err);
 	}

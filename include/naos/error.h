@@ -27,6 +27,7 @@ enum naos_error_code {
 /* Filled on failure only.  `message` is one sentence without a full stop; it holds no secret. */
 struct naos_error {
 	int code;
+	int errno_value; /* of the system call that failed; 0 if it was none */
 	char message[NAOS_ERROR_MESSAGE_BYTES];
 };
 

@@ -28,7 +28,7 @@ static const struct {
 	{ ENOSYS, NAOS_E_UNSUPPORTED }, { EIO, NAOS_E_INTEGRITY },     { EIO, NAOS_E_FORMAT },
 	{ EIO, NAOS_E_WRONG_KEY },     { ENOKEY, NAOS_E_KEYMANAGER },  { ENOKEY, NAOS_E_NOKEY },
 	{ ENOKEY, NAOS_E_PIN },        { EKEYREVOKED, NAOS_E_KEY_STATE }, { EKEYREVOKED, NAOS_E_KEY_USES },
-	{ EACCES, NAOS_E_DENIED },     { EFBIG, NAOS_E_LIMIT },        { EINVAL, NAOS_E_USAGE },
+	{ ESTALE, NAOS_E_CHANGED },    { EACCES, NAOS_E_DENIED },     { EFBIG, NAOS_E_LIMIT },        { EINVAL, NAOS_E_USAGE },
 	{ ENOMEM, NAOS_E_MEMLOCK },
 };
 
@@ -81,6 +81,7 @@ int naos_error_set(struct naos_error *err, int code, const char *format, ...)
 	va_list args;
 	va_start(args, format);
 	err->code = code;
+	err->errno_value = 0;
 	(void)vsnprintf(err->message, sizeof(err->message), format, args);
 	va_end(args);
 	make_printable(err);
@@ -102,7 +103,9 @@ int naos_error_set_errno(struct naos_error *err, int errno_value, const char *fo
 	va_start(args, format);
 	(void)vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	return naos_error_set(err, code, "%s: %s", text, strerror_r(errno_value, reason, sizeof(reason)));
+	(void)naos_error_set(err, code, "%s: %s", text, strerror_r(errno_value, reason, sizeof(reason)));
+	err->errno_value = errno_value;
+	return code;
 }
 
 int naos_error_prefix(struct naos_error *err, int code, const char *format, ...)

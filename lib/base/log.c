@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <string.h>
+#include <syslog.h>
 #include <jansson.h>
 
 #include "base/io.h"
@@ -11,7 +12,7 @@
 
 static const char *program_name = "naos";
 static enum naos_log_level threshold = NAOS_LOG_WARNING;
-static bool as_json;
+static bool as_json, to_syslog;
 
 void naos_log_start(const char *program, enum naos_log_level level)
 {
@@ -27,6 +28,12 @@ enum naos_log_level naos_log_level(void)
 void naos_log_json(bool json)
 {
 	as_json = json;
+}
+
+void naos_log_syslog(void)
+{
+	openlog(program_name, LOG_PID | LOG_NDELAY, LOG_DAEMON);
+	to_syslog = true;
 }
 
 static void write_line(const char *line)
@@ -66,6 +73,10 @@ void naos_log(enum naos_log_level level, const char *format, ...)
 	for (char *at = text; *at; at++)
 		if ((unsigned char)*at < 0x20 || *at == 0x7f) /* a name in the text must not drive a terminal */
 			*at = *at == '\n' ? ' ' : '?';
+	if (to_syslog) {
+		syslog((int)level, "%s", text);
+		return;
+	}
 	if (as_json) {
 		write_json(level, text, NULL);
 		return;
@@ -81,7 +92,7 @@ void naos_log_error(const struct naos_error *err)
 {
 	const struct naos_error_info *info = naos_error_info(err->code);
 	const char *sentence = err->message[0] ? err->message : info->sentence;
-	if (as_json) {
+	if (as_json && !to_syslog) {
 		write_json(NAOS_LOG_ERROR, sentence,
 			   json_pack("{s:{s:s, s:i, s:s, s:i, s:b, s:s}}", "error", "name", info->name, "code", err->code, "category",
 				     info->category, "exit_status", info->exit_status, "retryable", (int)info->retryable, "remedy",

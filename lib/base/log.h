@@ -16,6 +16,9 @@ enum naos_log_level naos_log_level(void);
 /* From now on each line is a JSON object {"level", "message"} instead (not in the journal's form): what --json asks for. */
 void naos_log_json(bool json);
 
+/* From now on lines go to syslog(3) instead: a daemon that has left its terminal. */
+void naos_log_syslog(void);
+
 /* One line; a newline in the text becomes a space, another control byte a question mark. */
 void naos_log(enum naos_log_level level, const char *format, ...) naos_printf(2, 3);
 

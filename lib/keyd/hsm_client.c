@@ -71,7 +71,8 @@ static bool transact(struct naos_hsm_channel *channel, struct naos_hsm_job *jobs
 /* The lock is held; it is given up while the frame travels. */
 static void lead(struct naos_hsm *hsm, struct naos_hsm_channel *channel)
 {
-	static const struct naos_error lost = { NAOS_E_KEYMANAGER, "the HSM worker died during this request; it is started again" };
+	static const struct naos_error lost = { .code = NAOS_E_KEYMANAGER,
+					   .message = "the HSM worker died during this request; it is started again" };
 	struct naos_hsm_job *jobs = take_jobs(hsm), *next;
 	channel->busy = true;
 	hsm->busy++;

@@ -1,0 +1,195 @@
+/* Names and attributes: lookup, stat, chmod, chown, times, truncate.  Only truncate needs the key of the file.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+
+#include "content.h"
+#include "entry.h"
+#include "identity.h"
+#include "transport.h"
+
+void entry_fill(struct naos_fs *fs, struct inode *inode, const struct stat *status, struct fuse_entry_param *ret)
+{
+	*ret = (struct fuse_entry_param){
+		.ino = inode_number(fs, inode),
+		.generation = inode->generation,
+		.attr = *status,
+		.attr_timeout = fs->attr_timeout_s,
+		.entry_timeout = fs->entry_timeout_s,
+	};
+}
+
+void entry_reply(fuse_req_t req, struct inode *inode, const struct stat *status)
+{
+	struct naos_fs *fs = fs_of(req);
+	struct fuse_entry_param entry;
+	entry_fill(fs, inode, status, &entry);
+	if (fuse_reply_entry(req, &entry) != 0)
+		inode_put(fs, inode, 1);
+}
+
+void entry_reply_name(fuse_req_t req, struct inode *parent, const char *name)
+{
+	struct inode *inode;
+	struct stat status;
+	int rc = inode_lookup(fs_of(req), parent, name, &inode, &status);
+	if (rc != 0)
+		(void)fuse_reply_err(req, rc);
+	else
+		entry_reply(req, inode, &status);
+}
+
+void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct naos_fs *fs = fs_of(req);
+	struct inode *inode;
+	struct stat status;
+	int rc = inode_lookup(fs, inode_of(fs, parent), name, &inode, &status);
+	if (rc == 0) {
+		entry_reply(req, inode, &status);
+	} else if (rc == ENOENT && fs->entry_timeout_s > 0) {
+		/* node 0: the kernel may remember that there is no such name */
+		(void)fuse_reply_entry(req, &(struct fuse_entry_param){ .entry_timeout = fs->entry_timeout_s });
+	} else {
+		(void)fuse_reply_err(req, rc);
+	}
+}
+
+void fs_forget(fuse_req_t req, fuse_ino_t ino, uint64_t lookups)
+{
+	struct naos_fs *fs = fs_of(req);
+	inode_put(fs, inode_of(fs, ino), lookups);
+	fuse_reply_none(req);
+}
+
+void fs_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	struct naos_fs *fs = fs_of(req);
+	for (size_t i = 0; i < count; i++)
+		inode_put(fs, inode_of(fs, forgets[i].ino), forgets[i].nlookup);
+	fuse_reply_none(req);
+}
+
+static void reply_attributes(fuse_req_t req, struct inode *inode)
+{
+	struct stat status;
+	int rc = inode_stat(fs_of(req), inode, &status);
+	if (rc != 0)
+		(void)fuse_reply_err(req, rc);
+	else
+		(void)fuse_reply_attr(req, &status, fs_of(req)->attr_timeout_s);
+}
+
+void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	reply_attributes(req, inode_of(fs_of(req), ino));
+}
+
+/* --- changes ------------------------------------------------------------------------------------------------------------ */
+
+int attr_kill_privileges(struct naos_fs *fs, struct inode *inode)
+{
+	struct stat status;
+	if (fstatat(inode->fd, "", &status, AT_EMPTY_PATH) != 0)
+		return errno;
+	mode_t mode = status.st_mode & 07777, drop = S_ISUID;
+	if ((mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP))
+		drop |= S_ISGID;
+	struct inode_path path = inode_path(inode);
+	if ((mode & drop) != 0 && fchmodat(fs->proc_fd, path.text, mode & ~drop, 0) != 0)
+		return errno;
+	return 0;
+}
+
+static int truncate_to(struct naos_fs *fs, struct inode *inode, uint64_t size, struct naos_error *err)
+{
+	struct content *content;
+	int rc = content_open(fs, inode, true, &content, err);
+	if (rc != 0)
+		return rc;
+	rc = naos_sealed_file_truncate(content->file, size, err);
+	if (rc == 0)
+		content_written(content);
+	content_close(fs, content);
+	return rc;
+}
+
+static int set_owner(struct inode *inode, const struct stat *attr, int to_set)
+{
+	uid_t user = to_set & FUSE_SET_ATTR_UID ? attr->st_uid : (uid_t)-1;
+	gid_t group = to_set & FUSE_SET_ATTR_GID ? attr->st_gid : (gid_t)-1;
+	return fchownat(inode->fd, "", user, group, AT_EMPTY_PATH) == 0 ? 0 : errno;
+}
+
+static int set_times(struct inode *inode, const struct stat *attr, int to_set)
+{
+	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_nsec = UTIME_OMIT } };
+	if (to_set & FUSE_SET_ATTR_ATIME_NOW)
+		times[0].tv_nsec = UTIME_NOW;
+	else if (to_set & FUSE_SET_ATTR_ATIME)
+		times[0] = attr->st_atim;
+	if (to_set & FUSE_SET_ATTR_MTIME_NOW)
+		times[1].tv_nsec = UTIME_NOW;
+	else if (to_set & FUSE_SET_ATTR_MTIME)
+		times[1] = attr->st_mtim;
+	return utimensat(inode->fd, "", times, AT_EMPTY_PATH) == 0 ? 0 : errno;
+}
+
+#define TIMES (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME_NOW)
+
+void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi)
+{
+	struct naos_fs *fs = fs_of(req);
+	struct inode *inode = inode_of(fs, ino);
+	struct naos_error err = NAOS_ERROR_INIT;
+	int rc = 0;
+	if (to_set & FUSE_SET_ATTR_MODE) {
+		struct inode_path path = inode_path(inode);
+		if (inode->type == S_IFLNK)
+			rc = EOPNOTSUPP;
+		else
+			rc = fchmodat(fs->proc_fd, path.text, attr->st_mode & 07777, 0) == 0 ? 0 : errno;
+	}
+	if (rc == 0 && (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)))
+		rc = set_owner(inode, attr, to_set);
+	if (rc == 0 && (to_set & FUSE_SET_ATTR_SIZE)) {
+		if (truncate_to(fs, inode, (uint64_t)attr->st_size, &err) != 0)
+			return fs_reply_error(req, &err);
+		if (transport_kills_privileges())
+			rc = attr_kill_privileges(fs, inode);
+	}
+	if (rc == 0 && (to_set & TIMES)) {
+		/* what is gathered is older than the times that are set now */
+		if (content_settle(fs, inode, &err) != 0)
+			return fs_reply_error(req, &err);
+		rc = set_times(inode, attr, to_set);
+	}
+	if (rc != 0)
+		(void)fuse_reply_err(req, rc);
+	else
+		reply_attributes(req, inode);
+}
+
+void fs_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	char target[PATH_MAX + 1];
+	ssize_t bytes = readlinkat(inode_of(fs_of(req), ino)->fd, "", target, sizeof(target) - 1);
+	if (bytes < 0) {
+		(void)fuse_reply_err(req, errno);
+		return;
+	}
+	target[bytes] = 0;
+	(void)fuse_reply_readlink(req, target);
+}
+
+void fs_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct statvfs status;
+	if (fstatvfs(fs_of(req)->root_dir_fd, &status) != 0)
+		(void)fuse_reply_err(req, errno);
+	else
+		(void)fuse_reply_statfs(req, &status);
+}

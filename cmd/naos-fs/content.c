@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "content.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <time.h>
+
+#include "ahead.h"
+#include "base/log.h"
+
+#define IDLE_MAX 1024u      /* closed files that stay open at most */
+#define BATCH 512u          /* files sealed together */
+#define SEAL_ATTEMPTS 3u
+#define TICK_MS 250u
+#define GATHER_MS 1000u     /* bytes stay gathered at most so long */
+#define GATHER_BYTES ((size_t)4 << 20)
+#define BUSY_WAIT_MS 2000u  /* for another program that holds the file, such as a check */
+
+struct content_table {
+	pthread_mutex_t lock; /* guards the ring and what follows; taken after an inode's lock */
+	struct content first; /* ring of all contents */
+	pthread_cond_t wake;
+	bool hurry, stop, started;
+	pthread_t thread;
+	atomic_size_t idle; /* contents that nobody has open */
+};
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void ring_add(struct content_table *table, struct content *content)
+{
+	(void)pthread_mutex_lock(&table->lock);
+	content->next = &table->first;
+	content->previous = table->first.previous;
+	content->previous->next = content;
+	table->first.previous = content;
+	(void)pthread_mutex_unlock(&table->lock);
+}
+
+static void ring_remove(struct content_table *table, struct content *content)
+{
+	(void)pthread_mutex_lock(&table->lock);
+	content->previous->next = content->next;
+	content->next->previous = content->previous;
+	(void)pthread_mutex_unlock(&table->lock);
+}
+
+/* --- the sealed file behind ---------------------------------------------------------------------------------------------- */
+
+/* What writing of ours must not change for the user: the time of the last write, and the mode that a write may lose. */
+static void restore_status(const struct content *content, const struct stat *before)
+{
+	struct stat after;
+	if (fstat(content->fd, &after) != 0)
+		return;
+	if (after.st_mtim.tv_sec != before->st_mtim.tv_sec || after.st_mtim.tv_nsec != before->st_mtim.tv_nsec) {
+		const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, before->st_mtim };
+		(void)futimens(content->fd, times);
+	}
+	if (after.st_mode != before->st_mode)
+		(void)fchmod(content->fd, before->st_mode & 07777);
+}
+
+static int open_below(struct naos_fs *fs, struct inode *inode, bool write, int *ret_fd, bool *ret_writable, struct naos_error *err)
+{
+	/* whatever the user asked for: a write to part of a chunk needs its rest, and the kernel has checked the rights */
+	int fd = !fs->read_only && (write || !fs->shared) ? inode_open(fs, inode, O_RDWR) : -1;
+	*ret_writable = fd >= 0;
+	if (fd < 0 && (write || (errno != EACCES && errno != EROFS && errno != EPERM && errno != ETXTBSY && !fs->shared && !fs->read_only)))
+		return naos_error_set_errno(err, fs->read_only ? EROFS : errno, "cannot open file %llu",
+					    (unsigned long long)inode->number);
+	if (fd < 0)
+		fd = inode_open(fs, inode, O_RDONLY);
+	if (fd < 0)
+		return naos_error_set_errno(err, errno, "cannot open file %llu", (unsigned long long)inode->number);
+	*ret_fd = fd;
+	return 0;
+}
+
+/* mode = local: changes that would need a flush of their own wait for others. */
+static int gather(struct content *content, struct naos_error *err)
+{
+	int rc = naos_sealed_file_gather(content->file, GATHER_BYTES, err);
+	if (rc == 0)
+		return 0;
+	(void)!naos_sealed_file_close(naos_steal(content->file), false, NULL);
+	return rc;
+}
+
+static int open_sealed(struct naos_fs *fs, struct inode *inode, struct content *content, bool write, struct naos_error *err)
+{
+	struct naos_store *store;
+	struct naos_sealed_info info;
+	struct stat before;
+	char name[48];
+	int fd = -1, rc = open_below(fs, inode, write, &fd, &content->writable, err);
+	if (rc != 0)
+		return rc;
+	(void)snprintf(name, sizeof(name), "file %llu", (unsigned long long)inode->number);
+	rc = naos_store_posix(fd, name, &store, err);
+	if (rc != 0) {
+		(void)close(fd);
+		return rc;
+	}
+	content->fd = fd;
+	if (fstat(fd, &before) != 0)
+		rc = naos_error_set_errno(err, errno, "cannot read the status of %s", name);
+	if (rc == 0)
+		rc = naos_sealed_probe(store, &info, err);
+	if (rc != 0) {
+		store->ops->close(store);
+		return rc;
+	}
+	if (naos_filesets_knows(fs->sets, &info))
+		ahead_count_hit(inode);
+	else
+		ahead_unwrap(fs, inode, &info);
+	struct naos_fek_source source = naos_filesets_source(fs->sets, fs->set, &info);
+	enum naos_sealed_mode mode = !content->writable ? NAOS_SEALED_READ : fs->shared ? NAOS_SEALED_SHARED : NAOS_SEALED_LOCAL;
+	rc = naos_sealed_file_open(store, mode, &source, &content->file, err);
+	if (rc == 0 && mode == NAOS_SEALED_LOCAL)
+		rc = gather(content, err);
+	if (rc == 0 && naos_sealed_file_recovered(content->file)) {
+		restore_status(content, &before);
+		naos_log(NAOS_LOG_WARNING, "event=recovered inode=%llu (it was open when this or another node stopped)",
+			 (unsigned long long)inode->number);
+	}
+	return rc;
+}
+
+/* True if the file has no name any more. */
+static bool is_unlinked(const struct content *content)
+{
+	struct stat status;
+	return fstat(content->fd, &status) == 0 && status.st_nlink == 0;
+}
+
+static struct content **place_of(struct inode *inode, bool writable)
+{
+	return writable ? &inode->content : &inode->reader;
+}
+
+/* Frees a content that nobody uses; seal false where it is clean or of no value. */
+static int let_go(struct naos_fs *fs, struct content *content, bool seal, struct naos_error *err)
+{
+	*place_of(content->inode, content->writable) = NULL;
+	ring_remove(fs->contents, content);
+	int rc = naos_sealed_file_close(content->file, seal, err);
+	inode_put(fs, content->inode, 1);
+	free(content);
+	return rc;
+}
+
+static int content_make(struct naos_fs *fs, struct inode *inode, bool write, struct content **ret, struct naos_error *err)
+{
+	naos_autofree struct content *content = calloc(1, sizeof(*content));
+	struct stat status;
+	int rc = content ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to open a file");
+	for (unsigned waited = 0; rc == 0; waited += 20) {
+		rc = open_sealed(fs, inode, content, write, err);
+		if (rc != NAOS_E_BUSY || waited >= BUSY_WAIT_MS)
+			break;
+		(void)nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+		rc = 0;
+	}
+	if (rc != 0)
+		return rc;
+	content->inode = inode;
+	content->handles = 1;
+	inode_hold(fs, inode);
+	ring_add(fs->contents, content);
+	*place_of(inode, content->writable) = content;
+	/* a file that was replaced below (naos fileset rekey) has no name any more, and the writers' lock was free again */
+	if (fstat(content->fd, &status) == 0 && status.st_nlink == 0 && !inode->unlinked) {
+		(void)!let_go(fs, naos_steal(content), false, NULL);
+		return naos_error_set(err, NAOS_E_CHANGED, "file %llu was replaced", (unsigned long long)inode->number);
+	}
+	*ret = naos_steal(content);
+	return 0;
+}
+
+int content_open(struct naos_fs *fs, struct inode *inode, bool write, struct content **ret, struct naos_error *err)
+{
+	int rc = 0;
+	(void)pthread_mutex_lock(&inode->lock);
+	struct content *content = inode->content && (write || !fs->shared || !inode->reader) ? inode->content : NULL;
+	if (!content && !write)
+		content = inode->reader;
+	if (content) {
+		if (content->handles++ == 0)
+			fs->contents->idle--;
+	} else {
+		rc = content_make(fs, inode, write, &content, err);
+	}
+	(void)pthread_mutex_unlock(&inode->lock);
+	if (rc == 0)
+		*ret = content;
+	return rc;
+}
+
+int content_adopt(struct naos_fs *fs, struct inode *inode, struct naos_sealed_file *file, int fd, struct content **ret,
+		  struct naos_error *err)
+{
+	struct content *content = calloc(1, sizeof(*content));
+	if (!content)
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory to open a file");
+	*content = (struct content){ .inode = inode, .file = file, .fd = fd, .writable = true, .handles = 1 };
+	int rc = fs->shared ? 0 : gather(content, err);
+	if (rc != 0) {
+		free(content);
+		return rc;
+	}
+	inode_hold(fs, inode);
+	(void)pthread_mutex_lock(&inode->lock);
+	inode->content = content;
+	ring_add(fs->contents, content);
+	(void)pthread_mutex_unlock(&inode->lock);
+	*ret = content;
+	return 0;
+}
+
+static void hurry(struct content_table *table)
+{
+	(void)pthread_mutex_lock(&table->lock);
+	table->hurry = true;
+	(void)pthread_cond_signal(&table->wake);
+	(void)pthread_mutex_unlock(&table->lock);
+}
+
+void content_close(struct naos_fs *fs, struct content *content)
+{
+	struct inode *inode = content->inode;
+	size_t idle = 0;
+	inode_hold(fs, inode);
+	(void)pthread_mutex_lock(&inode->lock);
+	if (--content->handles == 0) {
+		content->closed_at_ms = now_ms();
+		idle = ++fs->contents->idle;
+		if (!content->busy && is_unlinked(content)) {
+			fs->contents->idle--;
+			(void)!let_go(fs, content, false, NULL);
+		}
+	}
+	(void)pthread_mutex_unlock(&inode->lock);
+	inode_put(fs, inode, 1);
+	if (idle > IDLE_MAX && idle % (IDLE_MAX / 4) == 0)
+		hurry(fs->contents);
+}
+
+void content_drop_unlinked(struct naos_fs *fs, struct inode *inode)
+{
+	struct stat status;
+	(void)pthread_mutex_lock(&inode->lock);
+	inode->unlinked = fstatat(inode->fd, "", &status, AT_EMPTY_PATH) == 0 && status.st_nlink == 0;
+	for (unsigned writable = 0; inode->unlinked && writable < 2; writable++) {
+		struct content *content = *place_of(inode, writable);
+		if (content && content->handles == 0 && !content->busy) {
+			fs->contents->idle--;
+			(void)!let_go(fs, content, false, NULL);
+		}
+	}
+	(void)pthread_mutex_unlock(&inode->lock);
+}
+
+/* --- sealing ------------------------------------------------------------------------------------------------------------ */
+
+/* Marks a content as busy, so that it stays while the thread works on it; false if there is nothing to do any more. */
+static bool take(struct naos_fs *fs, struct inode *inode, const struct content *wanted, bool idle_only)
+{
+	(void)pthread_mutex_lock(&inode->lock);
+	struct content *content = inode->content == wanted ? inode->content : inode->reader == wanted ? inode->reader : NULL;
+	bool taken = content && !content->busy && !(idle_only && content->handles > 0);
+	if (taken)
+		content->busy = true;
+	(void)pthread_mutex_unlock(&inode->lock);
+	return taken;
+}
+
+/* Contents to be sealed (nobody has them open, and `delay_ms` is over), or those with bytes gathered long ago. */
+static size_t collect(struct naos_fs *fs, bool idle, uint64_t delay_ms, size_t keep, struct content *batch[static BATCH])
+{
+	struct content_table *table = fs->contents;
+	struct content *found[BATCH];
+	struct inode *inodes[BATCH];
+	uint64_t now = now_ms();
+	size_t candidates = 0, count = 0, surplus = table->idle > keep ? table->idle - keep : 0;
+	(void)pthread_mutex_lock(&table->lock);
+	for (struct content *at = table->first.next; at != &table->first && candidates < BATCH; at = at->next) {
+		bool due = idle ? at->handles == 0 && (now - at->closed_at_ms >= delay_ms || candidates < surplus) :
+				  at->gathered_at_ms && now - at->gathered_at_ms >= delay_ms;
+		if (!due)
+			continue;
+		inode_hold(fs, at->inode);
+		found[candidates] = at;
+		inodes[candidates++] = at->inode;
+	}
+	(void)pthread_mutex_unlock(&table->lock);
+	for (size_t i = 0; i < candidates; i++) {
+		if (take(fs, inodes[i], found[i], idle))
+			batch[count++] = found[i];
+		inode_put(fs, inodes[i], 1);
+	}
+	return count;
+}
+
+/* Ends the thread's work on a content: it is let go if it was sealed and nobody opened it in the meantime. */
+static void finish(struct naos_fs *fs, struct content *content, bool sealed, int rc, const struct naos_error *err)
+{
+	struct inode *inode = content->inode;
+	inode_hold(fs, inode);
+	(void)pthread_mutex_lock(&inode->lock);
+	content->busy = false;
+	content->failures = rc == 0 ? 0 : content->failures + 1;
+	if (rc != 0)
+		naos_log(NAOS_LOG_WARNING, "event=seal-failed inode=%llu reason=\"%s\"", (unsigned long long)inode->number, err->message);
+	if (content->handles == 0 && (sealed || content->failures >= SEAL_ATTEMPTS || is_unlinked(content))) {
+		fs->contents->idle--;
+		(void)!let_go(fs, content, fs->shared && content->writable && !is_unlinked(content), NULL);
+	} else if (content->handles == 0 && rc != 0) {
+		content->closed_at_ms = now_ms();
+	}
+	(void)pthread_mutex_unlock(&inode->lock);
+	inode_put(fs, inode, 1);
+}
+
+/* Writes what a content has gathered; times stay those of the write. */
+static int settle(struct content *content, struct naos_error *err)
+{
+	struct stat status;
+	if (naos_sealed_file_gathered(content->file) == 0)
+		return 0;
+	content->gathered_at_ms = 0;
+	bool known = fstat(content->fd, &status) == 0;
+	status.st_mtim = content->written;
+	int rc = naos_sealed_file_settle(content->file, err);
+	if (known)
+		restore_status(content, &status);
+	return rc;
+}
+
+struct job {
+	struct content *content;
+	struct naos_sealing sealing;
+	struct stat before;
+	bool done;
+};
+
+static void begin_job(struct naos_fs *fs, struct job *job)
+{
+	struct naos_error err = NAOS_ERROR_INIT;
+	int rc = settle(job->content, &err);
+	bool known = fstat(job->content->fd, &job->before) == 0;
+	/* nothing to do for what is clean, is only read, or has no name any more */
+	job->done = rc != 0 || !known || !job->content->writable || job->before.st_nlink == 0 ||
+		    naos_sealed_file_clean(job->content->file) || fs->shared; /* shared files are sealed by the last that closes them */
+	if (job->done)
+		finish(fs, job->content, rc == 0, rc, &err);
+}
+
+/* Seals files together: between two steps one flush of the file system stands for the flushes of all. */
+static void seal_batch(struct naos_fs *fs, struct content **batch, size_t count)
+{
+	naos_autofree struct job *jobs = calloc(count, sizeof(*jobs));
+	size_t left = 0;
+	int flushed = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (!jobs) {
+			finish(fs, batch[i], false, 0, NULL);
+			continue;
+		}
+		jobs[i].content = batch[i];
+		begin_job(fs, &jobs[i]);
+		left += !jobs[i].done;
+	}
+	while (left > 0) {
+		for (size_t i = 0; i < count; i++) {
+			struct naos_error err = NAOS_ERROR_INIT;
+			bool sealed = false;
+			int rc;
+			if (jobs[i].done)
+				continue;
+			if (flushed)
+				rc = naos_error_set_errno(&err, flushed, "cannot make files durable");
+			else
+				rc = naos_sealed_file_seal_step(jobs[i].content->file, &jobs[i].sealing, &sealed, &err);
+			if (rc == 0 && !sealed)
+				continue;
+			restore_status(jobs[i].content, &jobs[i].before);
+			jobs[i].done = true;
+			left--;
+			finish(fs, jobs[i].content, rc == 0, rc, &err);
+		}
+		if (left > 0)
+			flushed = syncfs(fs->root_dir_fd) == 0 ? 0 : errno;
+	}
+}
+
+static void seal_due(struct naos_fs *fs, uint64_t delay_ms, size_t keep)
+{
+	struct content *batch[BATCH];
+	size_t count;
+	do {
+		count = collect(fs, true, delay_ms, keep, batch);
+		if (count)
+			seal_batch(fs, batch, count);
+	} while (count == BATCH);
+}
+
+static void settle_due(struct naos_fs *fs)
+{
+	struct content *batch[BATCH];
+	size_t count = collect(fs, false, GATHER_MS, 0, batch);
+	for (size_t i = 0; i < count; i++) {
+		struct naos_error err = NAOS_ERROR_INIT;
+		int rc = settle(batch[i], &err); /* told to the user by the next fsync, too */
+		finish(fs, batch[i], false, rc, &err);
+	}
+}
+
+static void *run(void *context)
+{
+	struct naos_fs *fs = context;
+	struct content_table *table = fs->contents;
+	for (unsigned tick = 0;; tick++) {
+		struct timespec until;
+		(void)clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += TICK_MS * 1000000L;
+		until.tv_sec += until.tv_nsec / 1000000000L;
+		until.tv_nsec %= 1000000000L;
+		(void)pthread_mutex_lock(&table->lock);
+		while (!table->stop && !table->hurry)
+			if (pthread_cond_timedwait(&table->wake, &table->lock, &until) != 0)
+				break;
+		bool stop = table->stop;
+		table->hurry = false;
+		(void)pthread_mutex_unlock(&table->lock);
+		if (stop)
+			return NULL;
+		settle_due(fs);
+		seal_due(fs, (uint64_t)fs->seal_delay_s * 1000, IDLE_MAX / 2);
+	}
+}
+
+void content_seal_now(struct naos_fs *fs, struct inode *inode)
+{
+	struct naos_error err = NAOS_ERROR_INIT;
+	bool sealed = false;
+	struct naos_sealing sealing = { 0 };
+	struct stat before;
+	(void)pthread_mutex_lock(&inode->lock);
+	struct content *content = inode->content;
+	if (content && fstat(content->fd, &before) == 0) {
+		int rc = settle(content, &err);
+		while (rc == 0 && !sealed && !naos_sealed_file_clean(content->file)) {
+			rc = naos_sealed_file_seal_step(content->file, &sealing, &sealed, &err);
+			if (rc == 0 && !sealed && fsync(content->fd) != 0)
+				rc = naos_error_set_errno(&err, errno, "cannot make file %llu durable", (unsigned long long)inode->number);
+		}
+		restore_status(content, &before);
+		if (rc != 0)
+			naos_log(NAOS_LOG_WARNING, "event=seal-failed inode=%llu reason=\"%s\"", (unsigned long long)inode->number,
+				 err.message);
+	}
+	(void)pthread_mutex_unlock(&inode->lock);
+}
+
+int content_settle(struct naos_fs *fs, struct inode *inode, struct naos_error *err)
+{
+	(void)pthread_mutex_lock(&inode->lock);
+	int rc = inode->content ? settle(inode->content, err) : 0;
+	(void)pthread_mutex_unlock(&inode->lock);
+	return rc;
+}
+
+bool content_show(struct naos_fs *fs, struct inode *inode, struct stat *status)
+{
+	(void)pthread_mutex_lock(&inode->lock);
+	const struct content *content = inode->content ? inode->content : inode->reader;
+	bool open = content != NULL;
+	if (open) {
+		status->st_size = (off_t)naos_sealed_file_size(content->file);
+		if (content->gathered_at_ms)
+			status->st_mtim = status->st_ctim = content->written;
+	}
+	(void)pthread_mutex_unlock(&inode->lock);
+	return open;
+}
+
+int content_flush(struct content *content, struct naos_error *err)
+{
+	struct stat status;
+	bool gathered = content->gathered_at_ms != 0 && fstat(content->fd, &status) == 0;
+	int rc = naos_sealed_file_flush(content->file, err);
+	if (gathered) {
+		content->gathered_at_ms = 0;
+		status.st_mtim = content->written;
+		restore_status(content, &status);
+	}
+	return rc;
+}
+
+void content_written(struct content *content)
+{
+	if (naos_sealed_file_gathered(content->file) == 0)
+		return;
+	(void)clock_gettime(CLOCK_REALTIME_COARSE, &content->written);
+	if (!content->gathered_at_ms)
+		content->gathered_at_ms = now_ms();
+}
+
+/* --- the table ---------------------------------------------------------------------------------------------------------- */
+
+int content_table_create(struct naos_fs *fs, struct naos_error *err)
+{
+	struct content_table *table = calloc(1, sizeof(*table));
+	if (!table)
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the table of open files");
+	(void)pthread_mutex_init(&table->lock, NULL);
+	(void)pthread_cond_init(&table->wake, NULL);
+	table->first.next = table->first.previous = &table->first;
+	fs->contents = table;
+	return 0;
+}
+
+int content_table_start(struct naos_fs *fs, struct naos_error *err)
+{
+	int rc = pthread_create(&fs->contents->thread, NULL, run, fs);
+	if (rc != 0)
+		return naos_error_set_errno(err, rc, "cannot start the thread that seals files");
+	fs->contents->started = true;
+	return 0;
+}
+
+unsigned content_table_free(struct naos_fs *fs)
+{
+	struct content_table *table = fs->contents;
+	unsigned left = 0;
+	if (!table)
+		return 0;
+	if (table->started) {
+		(void)pthread_mutex_lock(&table->lock);
+		table->stop = true;
+		(void)pthread_cond_signal(&table->wake);
+		(void)pthread_mutex_unlock(&table->lock);
+		(void)pthread_join(table->thread, NULL);
+	}
+	for (struct content *at = table->first.next; at != &table->first; at = at->next) { /* nobody asks any more */
+		table->idle += at->handles > 0;
+		at->handles = 0;
+	}
+	for (unsigned attempt = 0; attempt < SEAL_ATTEMPTS && table->first.next != &table->first; attempt++)
+		seal_due(fs, 0, 0);
+	while (table->first.next != &table->first) {
+		left++;
+		(void)!let_go(fs, table->first.next, false, NULL);
+	}
+	(void)pthread_cond_destroy(&table->wake);
+	(void)pthread_mutex_destroy(&table->lock);
+	free(table);
+	fs->contents = NULL;
+	return left;
+}

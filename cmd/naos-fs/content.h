@@ -1,0 +1,53 @@
+/* Open sealed files.  An inode has at most one open content for writing (and, in mode = shared, one for reading), however many
+ * handles users have.  After the last close it stays open for a while: to be opened again at no cost, and to be sealed
+ * together with others (rule 16 of the format), so that no close pays a flush.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NAOS_FS_CONTENT_H
+#define NAOS_FS_CONTENT_H
+
+#include "inode.h"
+
+#define NAOS_LOST_DIRECTORY ".naos-lost" /* where `naos fileset check --repair` puts what can't be mended */
+
+struct content {
+	struct inode *inode;           /* held */
+	struct naos_sealed_file *file;
+	int fd;                        /* of the file below; belongs to file */
+	bool writable;
+	atomic_uint handles;           /* changed under inode->lock */
+	bool busy;                     /* being sealed; guarded by inode->lock */
+	unsigned failures;             /* to seal it, one after the other */
+	uint64_t closed_at_ms;         /* monotonic; of the last close */
+	uint64_t gathered_at_ms;       /* since when it holds gathered bytes; 0: none */
+	struct timespec written;       /* the last write of them, which the file below does not know yet */
+	struct content *previous, *next; /* ring of the table */
+};
+
+int content_table_create(struct naos_fs *fs, struct naos_error *err) naos_must_check;
+/* Starts the thread that seals; after the program has gone to the background. */
+int content_table_start(struct naos_fs *fs, struct naos_error *err) naos_must_check;
+/* Stops the thread, seals everything, frees.  Returns the number of files that could not be sealed (they are recovered at their
+ * next opening). */
+unsigned content_table_free(struct naos_fs *fs);
+
+/* Adds a handle.  NAOS_E_BUSY: another program holds the file; NAOS_E_CHANGED: it was replaced below, look it up again. */
+int content_open(struct naos_fs *fs, struct inode *inode, bool write, struct content **ret, struct naos_error *err) naos_must_check;
+/* The content of a file just made: takes file, which owns fd; one handle. */
+int content_adopt(struct naos_fs *fs, struct inode *inode, struct naos_sealed_file *file, int fd, struct content **ret,
+		  struct naos_error *err) naos_must_check;
+void content_close(struct naos_fs *fs, struct content *content);
+/* After each change through the content. */
+void content_written(struct content *content);
+int content_flush(struct content *content, struct naos_error *err) naos_must_check;
+
+/* The file may have lost its last name: if nobody has it open it is let go now, so that its blocks are free. */
+void content_drop_unlinked(struct naos_fs *fs, struct inode *inode);
+/* Seals now what would be sealed later: before metadata is set that a later write would undo (capabilities). */
+void content_seal_now(struct naos_fs *fs, struct inode *inode);
+/* Bytes that were gathered are written, before times are set or the file below is looked at. */
+int content_settle(struct naos_fs *fs, struct inode *inode, struct naos_error *err) naos_must_check;
+
+/* Size and times as users see them, if the file is open; false if it is not. */
+bool content_show(struct naos_fs *fs, struct inode *inode, struct stat *status);
+
+#endif

@@ -1,0 +1,67 @@
+/* Files that the kernel knows: a node number is a struct inode, which holds the file below by an O_PATH descriptor, so that no
+ * operation walks a path.  SPDX-License-Identifier: Apache-2.0 */
+#ifndef NAOS_FS_INODE_H
+#define NAOS_FS_INODE_H
+
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "fs.h"
+
+struct content;
+struct file_locks;
+
+struct inode {
+	struct inode *next; /* in its chain of the table */
+	uint64_t lookups;   /* references of the kernel and of ours; guarded by the chain */
+	dev_t device;
+	ino_t number;
+	mode_t type;        /* S_IFMT bits */
+	int fd;             /* O_PATH */
+	uint64_t generation;
+	struct inode *_Atomic parent; /* where it was first looked up; held; NULL for the root */
+	pthread_mutex_t lock;         /* guards what follows */
+	struct {                      /* of a directory: keys of its files that were unwrapped ahead */
+		long position;
+		unsigned batch;
+		atomic_uint hits;
+	} ahead;
+	bool unlinked;             /* its last name was removed here */
+	struct content *content;   /* the sealed file open for writing, NULL if there is none */
+	struct content *reader;    /* the same for reading only: mode = shared, or what can't be written */
+	struct file_locks *locks;  /* forwarded locks of mode = shared */
+};
+
+int inode_table_create(struct naos_fs *fs, struct naos_error *err) naos_must_check;
+void inode_table_free(struct naos_fs *fs);
+
+struct inode *inode_of(struct naos_fs *fs, fuse_ino_t ino);
+fuse_ino_t inode_number(struct naos_fs *fs, const struct inode *inode);
+
+/* Finds or makes the inode of an O_PATH descriptor, which is taken (also on failure), and adds one reference.  A positive errno
+ * on failure. */
+int inode_get(struct naos_fs *fs, int path_fd, const struct stat *status, struct inode **ret) naos_must_check;
+void inode_hold(struct naos_fs *fs, struct inode *inode);
+void inode_put(struct naos_fs *fs, struct inode *inode, uint64_t references);
+
+/* Opens the file itself (flags as open(2)); -1 and errno on failure. */
+int inode_open(struct naos_fs *fs, const struct inode *inode, int flags);
+/* "N" of /proc/self/fd/N: a path relative to fs->proc_fd that leads to the file itself. */
+struct inode_path {
+	char text[16];
+};
+struct inode_path inode_path(const struct inode *inode);
+
+/* A name in a directory: an inode with one more reference, and its attributes as users see them.  A positive errno on failure. */
+int inode_lookup(struct naos_fs *fs, struct inode *parent, const char *name, struct inode **ret, struct stat *ret_status) naos_must_check;
+/* Attributes as users see them: the size is that of the plaintext. */
+int inode_stat(struct naos_fs *fs, struct inode *inode, struct stat *ret) naos_must_check;
+/* The same for a status that was just read from below. */
+void inode_show(struct naos_fs *fs, struct inode *inode, struct stat *status);
+/* Size of the plaintext of a file that is not open, from its physical size. */
+uint64_t inode_plain_size(uint64_t physical);
+
+/* Names that this file system keeps for itself. */
+bool inode_name_hidden(struct naos_fs *fs, const struct inode *parent, const char *name);
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+
+#include "identity.h"
+#include "seal/walk.h"
+
+#define THREADS_MAX 64u
+#define WAKE_SIGNAL SIGUSR1
+
+/* In later versions of <linux/fuse.h> than Debian 12 has. */
+#define INIT_DIRECT_IO_ALLOW_MMAP ((uint64_t)1 << 36)
+
+struct worker {
+	struct naos_fs *fs;
+	pthread_t thread;
+	int fd;                        /* its clone of /dev/fuse */
+	struct fuse_buf request;
+	uint8_t *answer;               /* NAOS_FS_REQUEST_BYTES */
+	const struct fuse_in_header *header; /* of the request it works on */
+	bool tmpfile;
+	bool used;                     /* slot is taken */
+};
+
+struct transport {
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t gone;
+	struct worker workers[THREADS_MAX];
+	unsigned running;
+	atomic_uint idle;
+	unsigned idle_max;
+	void (*ended)(void *context);
+	void *context;
+};
+
+static __thread struct worker *self;
+
+/* --- what libfuse 3.14 lacks ---------------------------------------------------------------------------------------------- */
+
+static const void *body(void)
+{
+	return self->header + 1;
+}
+
+bool transport_kills_privileges(void)
+{
+	switch (self->header->opcode) {
+	case FUSE_WRITE:
+		return (((const struct fuse_write_in *)body())->write_flags & FUSE_WRITE_KILL_SUIDGID) != 0;
+	case FUSE_SETATTR:
+		return (((const struct fuse_setattr_in *)body())->valid & FATTR_KILL_SUIDGID) != 0;
+	case FUSE_OPEN:
+		return (((const struct fuse_open_in *)body())->open_flags & FUSE_OPEN_KILL_SUIDGID) != 0;
+	default:
+		return false;
+	}
+}
+
+bool transport_is_tmpfile(void)
+{
+	return self->tmpfile;
+}
+
+uint8_t *transport_buffer(size_t *ret_bytes)
+{
+	*ret_bytes = NAOS_FS_REQUEST_BYTES;
+	return self->answer;
+}
+
+/* Capabilities that this libfuse has no names for. */
+static void complete_init(const struct naos_fs *fs, struct fuse_init_out *out)
+{
+	const struct fuse_init_in *in = body();
+	uint64_t offered = in->flags | (in->flags & FUSE_INIT_EXT ? (uint64_t)in->flags2 << 32 : 0);
+	uint64_t wanted = FUSE_HANDLE_KILLPRIV_V2 | (fs->shared ? INIT_DIRECT_IO_ALLOW_MMAP : 0);
+	uint64_t added = offered & wanted;
+	out->flags |= (uint32_t)added;
+	if (added >> 32) {
+		out->flags |= FUSE_INIT_EXT;
+		out->flags2 |= (uint32_t)(added >> 32);
+	}
+}
+
+static void complete_answer(const struct naos_fs *fs, struct iovec *iov, int count)
+{
+	if (count < 2 || !self->header)
+		return;
+	if (self->header->opcode == FUSE_INIT && iov[1].iov_len >= sizeof(struct fuse_init_out)) {
+		complete_init(fs, iov[1].iov_base);
+	} else if (self->header->opcode == FUSE_OPEN && iov[1].iov_len == sizeof(struct fuse_open_out)) {
+		struct fuse_open_out *out = iov[1].iov_base;
+		if (out->open_flags & FOPEN_DIRECT_IO)
+			out->open_flags |= FOPEN_PARALLEL_DIRECT_WRITES;
+	} else if (self->header->opcode == FUSE_CREATE &&
+		   iov[1].iov_len == sizeof(struct fuse_entry_out) + sizeof(struct fuse_open_out)) {
+		struct fuse_open_out *out = (void *)((uint8_t *)iov[1].iov_base + sizeof(struct fuse_entry_out));
+		if (out->open_flags & FOPEN_DIRECT_IO)
+			out->open_flags |= FOPEN_PARALLEL_DIRECT_WRITES;
+	}
+}
+
+static ssize_t answer(int fd, struct iovec *iov, int count, void *context)
+{
+	const struct fuse_out_header *out = iov[0].iov_base;
+	if (!self)
+		return writev(fd, iov, count);
+	if (out->error == 0)
+		complete_answer(self->fs, iov, count);
+	return writev(self->fd, iov, count);
+}
+
+static ssize_t receive(int fd, void *buffer, size_t bytes, void *context)
+{
+	return read(self->fd, buffer, bytes);
+}
+
+/* --- threads ------------------------------------------------------------------------------------------------------------- */
+
+static void prepare(struct worker *worker)
+{
+	struct fuse_in_header *header = worker->request.mem;
+	worker->header = header;
+	worker->tmpfile = header->opcode == FUSE_TMPFILE;
+	if (worker->tmpfile) /* the same body: libfuse decodes it as a create */
+		header->opcode = FUSE_CREATE;
+}
+
+static bool is_forget(const struct worker *worker)
+{
+	const struct fuse_in_header *header = worker->request.mem;
+	return header->opcode == FUSE_FORGET || header->opcode == FUSE_BATCH_FORGET;
+}
+
+static void spawn(struct naos_fs *fs);
+
+static void serve(struct worker *worker)
+{
+	struct naos_fs *fs = worker->fs;
+	struct transport *transport = fs->transport;
+	for (;;) {
+		transport->idle++;
+		int got = fuse_session_exited(fs->session) ? 0 : fuse_session_receive_buf(fs->session, &worker->request);
+		unsigned idle = --transport->idle;
+		if (got == -EINTR)
+			continue;
+		if (got <= 0) {
+			fuse_session_exit(fs->session);
+			return;
+		}
+		/* a request may wait for a disk, a lock or the key manager: others must not wait for it */
+		if (idle == 0 && !is_forget(worker))
+			spawn(fs);
+		prepare(worker);
+		fuse_session_process_buf(fs->session, &worker->request);
+		worker->header = NULL;
+		if (transport->idle >= transport->idle_max && !fuse_session_exited(fs->session))
+			return;
+	}
+}
+
+static void *run(void *context)
+{
+	struct worker *worker = context;
+	struct transport *transport = worker->fs->transport;
+	self = worker;
+	identity_start_thread();
+	serve(worker);
+	free(worker->request.mem);
+	free(worker->answer);
+	(void)close(worker->fd);
+	(void)pthread_mutex_lock(&transport->lock);
+	worker->used = false;
+	(void)pthread_detach(worker->thread);
+	if (--transport->running == 0 && transport->ended)
+		transport->ended(transport->context);
+	(void)pthread_cond_broadcast(&transport->gone);
+	(void)pthread_mutex_unlock(&transport->lock);
+	return NULL;
+}
+
+static int clone_device(struct naos_fs *fs)
+{
+	uint32_t master = (uint32_t)fuse_session_fd(fs->session);
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	if (fd >= 0 && ioctl(fd, FUSE_DEV_IOC_CLONE, &master) == 0)
+		return fd;
+	if (fd >= 0)
+		(void)close(fd);
+	return fcntl((int)master, F_DUPFD_CLOEXEC, 0); /* an older kernel: one queue for all */
+}
+
+static int start_worker(struct naos_fs *fs, struct worker *worker)
+{
+	*worker = (struct worker){ .fs = fs, .used = true };
+	worker->fd = clone_device(fs);
+	if (worker->fd < 0 || posix_memalign((void **)&worker->answer, 4096, NAOS_FS_REQUEST_BYTES) != 0 ||
+	    pthread_create(&worker->thread, NULL, run, worker) != 0) {
+		if (worker->fd >= 0)
+			(void)close(worker->fd);
+		free(worker->answer);
+		worker->used = false;
+		return -1;
+	}
+	return 0;
+}
+
+/* One more thread, if there may be one.  It is no error if not: the others go on. */
+static void spawn(struct naos_fs *fs)
+{
+	struct transport *transport = fs->transport;
+	(void)pthread_mutex_lock(&transport->lock);
+	for (unsigned i = 0; i < THREADS_MAX; i++)
+		if (!transport->workers[i].used) {
+			transport->running += start_worker(fs, &transport->workers[i]) == 0;
+			break;
+		}
+	(void)pthread_mutex_unlock(&transport->lock);
+}
+
+/* --- life ------------------------------------------------------------------------------------------------------------------ */
+
+static void woken(int signal)
+{
+}
+
+int transport_open(struct naos_fs *fs, struct naos_error *err)
+{
+	static const struct fuse_custom_io io = { .writev = answer, .read = receive };
+	struct transport *transport = calloc(1, sizeof(*transport));
+	if (!transport)
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the threads of the file system");
+	(void)pthread_mutex_init(&transport->lock, NULL);
+	(void)pthread_cond_init(&transport->gone, NULL);
+	transport->idle_max = fs->threads ? fs->threads : 2 * naos_walk_default_jobs();
+	if (transport->idle_max >= THREADS_MAX)
+		transport->idle_max = THREADS_MAX - 1;
+	fs->transport = transport;
+	int rc = fuse_session_custom_io(fs->session, &io, fuse_session_fd(fs->session));
+	if (rc != 0)
+		return naos_error_set_errno(err, -rc, "cannot take over the descriptor of the mount");
+	const struct sigaction action = { .sa_handler = woken }; /* a blocked read ends with EINTR */
+	(void)sigaction(WAKE_SIGNAL, &action, NULL);
+	struct worker first = { .fs = fs, .fd = fuse_session_fd(fs->session) };
+	self = &first;
+	int got;
+	do
+		got = fuse_session_receive_buf(fs->session, &first.request);
+	while (got == -EINTR);
+	if (got > 0) {
+		prepare(&first);
+		fuse_session_process_buf(fs->session, &first.request);
+	}
+	self = NULL;
+	free(first.request.mem);
+	return got > 0 ? 0 : naos_error_set_errno(err, got ? -got : ENODEV, "the kernel did not begin to talk");
+}
+
+int transport_start(struct naos_fs *fs, void (*ended)(void *context), void *context, struct naos_error *err)
+{
+	struct transport *transport = fs->transport;
+	transport->ended = ended;
+	transport->context = context;
+	for (unsigned i = 0; i < transport->idle_max; i++)
+		spawn(fs);
+	return transport->running ? 0 : naos_error_set_errno(err, errno, "cannot start a thread of the file system");
+}
+
+void transport_stop(struct naos_fs *fs)
+{
+	struct transport *transport = fs->transport;
+	fuse_session_exit(fs->session);
+	(void)pthread_mutex_lock(&transport->lock);
+	while (transport->running > 0) {
+		struct timespec until;
+		for (unsigned i = 0; i < THREADS_MAX; i++)
+			if (transport->workers[i].used)
+				(void)pthread_kill(transport->workers[i].thread, WAKE_SIGNAL);
+		(void)clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += 50000000;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		(void)pthread_cond_timedwait(&transport->gone, &transport->lock, &until);
+	}
+	(void)pthread_mutex_unlock(&transport->lock);
+}
+
+void transport_free(struct naos_fs *fs)
+{
+	if (!fs->transport)
+		return;
+	(void)pthread_cond_destroy(&fs->transport->gone);
+	(void)pthread_mutex_destroy(&fs->transport->lock);
+	free(fs->transport);
+	fs->transport = NULL;
+}

@@ -1,0 +1,28 @@
+/* How requests of the kernel reach the operations: threads that read /dev/fuse, each by a clone of the descriptor, so that an answer
+ * goes back the way its request came.  libfuse decodes and encodes; what its version lacks is added on the way (transport.c).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NAOS_FS_TRANSPORT_H
+#define NAOS_FS_TRANSPORT_H
+
+#include "fs.h"
+
+#define NAOS_FS_REQUEST_BYTES ((size_t)1 << 20) /* data of one read or write at most */
+
+/* Session and mount of fs->session; the first request (INIT) is answered before it returns. */
+int transport_open(struct naos_fs *fs, struct naos_error *err) naos_must_check;
+/* Starts the threads.  `ended` is called by the last of them, after the file system was unmounted. */
+int transport_start(struct naos_fs *fs, void (*ended)(void *context), void *context, struct naos_error *err) naos_must_check;
+/* Makes the threads end although the file system is in use, and waits for them. */
+void transport_stop(struct naos_fs *fs);
+void transport_free(struct naos_fs *fs);
+
+/* --- the request that this thread works on ------------------------------------------------------------------------------ */
+
+/* The kernel asks that set-user-id and set-group-id are taken away with this write, truncation or opening. */
+bool transport_kills_privileges(void);
+/* It is an open with O_TMPFILE, which libfuse knows as create. */
+bool transport_is_tmpfile(void);
+/* Memory of this thread for an answer of up to *ret_bytes. */
+uint8_t *transport_buffer(size_t *ret_bytes);
+
+#endif

@@ -1,0 +1,89 @@
+/* Extended attributes and ACLs of all name spaces go to the file below; the one that holds the wrapped key is hidden.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <string.h>
+#include <sys/xattr.h>
+
+#include "content.h"
+#include "transport.h"
+
+#define KEY_ATTRIBUTE "user.naos.key"
+
+/* The file itself, by way of /proc/self/fd: an O_PATH descriptor can't be used for attributes. */
+struct path {
+	char text[40];
+};
+
+static struct path path_of(const struct inode *inode)
+{
+	struct path path;
+	(void)snprintf(path.text, sizeof(path.text), "/proc/self/fd/%d", inode->fd);
+	return path;
+}
+
+static bool is_key(const char *name)
+{
+	return strcmp(name, KEY_ATTRIBUTE) == 0;
+}
+
+void fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t bytes, int flags)
+{
+	struct naos_fs *fs = fs_of(req);
+	struct inode *inode = inode_of(fs, ino);
+	int rc = is_key(name) ? EPERM : 0;
+	if (rc == 0) {
+		/* a later write, and sealing writes, would take capabilities away again */
+		if (strcmp(name, "security.capability") == 0)
+			content_seal_now(fs, inode);
+		rc = setxattr(path_of(inode).text, name, value, bytes, flags) == 0 ? 0 : errno;
+	}
+	(void)fuse_reply_err(req, rc);
+}
+
+void fs_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	struct inode *inode = inode_of(fs_of(req), ino);
+	(void)fuse_reply_err(req, is_key(name) ? EPERM : removexattr(path_of(inode).text, name) == 0 ? 0 : errno);
+}
+
+/* Answers with a value of `bytes` in the buffer, or with its size if none was asked for. */
+static void reply(fuse_req_t req, const uint8_t *value, ssize_t bytes, size_t room)
+{
+	if (bytes < 0)
+		(void)fuse_reply_err(req, errno);
+	else if (room == 0)
+		(void)fuse_reply_xattr(req, (size_t)bytes);
+	else if ((size_t)bytes > room)
+		(void)fuse_reply_err(req, ERANGE);
+	else
+		(void)fuse_reply_buf(req, (const char *)value, (size_t)bytes);
+}
+
+void fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t room)
+{
+	struct inode *inode = inode_of(fs_of(req), ino);
+	size_t space;
+	uint8_t *buffer = transport_buffer(&space);
+	if (is_key(name)) {
+		(void)fuse_reply_err(req, ENODATA);
+		return;
+	}
+	reply(req, buffer, getxattr(path_of(inode).text, name, buffer, space), room);
+}
+
+void fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
+{
+	struct inode *inode = inode_of(fs_of(req), ino);
+	size_t space;
+	char *buffer = (char *)transport_buffer(&space);
+	ssize_t bytes = listxattr(path_of(inode).text, buffer, space), kept = 0;
+	for (ssize_t at = 0; at < bytes;) {
+		size_t length = strlen(buffer + at) + 1;
+		if (!is_key(buffer + at)) {
+			memmove(buffer + kept, buffer + at, length);
+			kept += (ssize_t)length;
+		}
+		at += (ssize_t)length;
+	}
+	reply(req, (const uint8_t *)buffer, bytes < 0 ? bytes : kept, room);
+}

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mounted file set: plain files above, sealed ones below, and both stay in step."""
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+import conftest
+import fileset_mount
+
+pytestmark = pytest.mark.skipif(fileset_mount.missing() is not None, reason=str(fileset_mount.missing()))
+
+
+@pytest.fixture
+def mount(tmp_path):
+    with fileset_mount.Mount(tmp_path) as mounted:
+        yield mounted
+
+
+def test_plain_above_sealed_below(mount):
+    text = b"a sentence that must not be found below " * 1000
+    (mount.path / "a").write_bytes(text)
+    os.setxattr(mount.path / "a", "user.note", b"clear")
+    assert (mount.path / "a").read_bytes() == text
+    assert (mount.path / "a").stat().st_size == len(text)
+    mount.stop()
+    below = (mount.below / "a").read_bytes()
+    assert below[:8] == b"NAOSSF1\n" and text[:20] not in below
+    assert '"failed":0' in mount.naos("verify", mount.below, "--json").replace(" ", "")
+    assert os.getxattr(mount.below / "a", "user.note") == b"clear"
+    mount.start()
+    assert (mount.path / "a").read_bytes() == text
+
+
+def test_the_attribute_with_the_key_is_hidden_and_protected(mount):
+    path = mount.path / "a"
+    path.write_bytes(b"x")
+    assert "user.naos.key" not in os.listxattr(path)
+    with pytest.raises(OSError):
+        os.getxattr(path, "user.naos.key")
+    with pytest.raises(PermissionError):
+        os.setxattr(path, "user.naos.key", b"other")
+    with pytest.raises(PermissionError):
+        os.removexattr(path, "user.naos.key")
+    assert os.getxattr(mount.below / "a", "user.naos.key")
+
+
+def test_times_stay_those_of_the_last_write_when_a_file_is_sealed(mount):
+    path = mount.path / "a"
+    path.write_bytes(b"x" * 10000)
+    os.utime(path, ns=(1_000_000_000_123_456_789, 1_100_000_000_987_654_321))
+    with open(mount.path / "b", "wb") as out:
+        out.write(b"y" * 10000)
+    written = (mount.path / "b").stat().st_mtime_ns
+    mount.stop()
+    assert (mount.below / "a").stat().st_mtime_ns == 1_100_000_000_987_654_321
+    assert (mount.below / "b").stat().st_mtime_ns == written
+
+
+def test_the_second_local_mount_is_refused(mount, tmp_path):
+    other = mount.second()
+    with pytest.raises(AssertionError, match="mounted already"):
+        other.start()
+
+
+def test_what_was_flushed_survives_a_kill(mount):
+    path = mount.path / "a"
+    with open(path, "wb") as out:
+        out.write(b"1" * 100_000)
+        out.flush()
+        os.fsync(out.fileno())
+        out.seek(5000)
+        out.write(b"2" * 5000)
+        out.flush()
+        os.fsync(out.fileno())
+        mount.kill()
+    mount.start()
+    assert path.read_bytes() == b"1" * 5000 + b"2" * 5000 + b"1" * 90_000
+    mount.stop()
+    mount.naos("verify", mount.below)
+
+
+def test_probes_of_behaviour_pass_as_on_a_native_file_system(mount, shared):
+    probe = pathlib.Path(shared) / "tools/fs/fsprobe.py"
+    try:
+        import pwd
+        pwd.getpwnam("benchu")
+    except KeyError:
+        pytest.skip("the probes need a user benchu")
+    done = subprocess.run(["/usr/bin/python3", str(probe), str(mount.path)], capture_output=True, text=True, timeout=300)
+    bad = [line for line in done.stdout.splitlines() if " ok" not in line and "reflink_ficlone" not in line]
+    assert done.stdout.count(" ok") >= 56 and not bad, done.stdout
