@@ -45,7 +45,7 @@ sed 's/^/  /' naos.conf
 
 step "Mount it"
 run naos-fs genomes
-trap 'fusermount3 -u -z "$work/genomes" 2>/dev/null; kill "$keyd" 2>/dev/null || true' EXIT
+trap 'fusermount3 -u -z "$work/genomes" 2>/dev/null || true; kill "$keyd" 2>/dev/null || true' EXIT
 run findmnt -o TARGET,SOURCE,FSTYPE "$work/genomes"
 
 step "A real analysis in it: bwa index, reads by wgsim, bwa mem, samtools sort"
