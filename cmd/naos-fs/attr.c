@@ -112,7 +112,7 @@ static int truncate_to(struct naos_fs *fs, struct inode *inode, uint64_t size, s
 		return rc;
 	rc = naos_sealed_file_truncate(content->file, size, err);
 	if (rc == 0)
-		content_written(content);
+		content_written(fs, content);
 	content_close(fs, content);
 	return rc;
 }

@@ -14,7 +14,8 @@
 #define SEAL_ATTEMPTS 3u
 #define TICK_MS 250u
 #define GATHER_MS 1000u     /* bytes stay gathered at most so long */
-#define GATHER_BYTES ((size_t)4 << 20)
+#define GATHER_BYTES ((size_t)4 << 20)       /* of one file */
+#define GATHER_SUM_BYTES ((size_t)256 << 20) /* of all */
 #define BUSY_WAIT_MS 2000u  /* for another program that holds the file, such as a check */
 
 struct content_table {
@@ -23,7 +24,8 @@ struct content_table {
 	pthread_cond_t wake;
 	bool hurry, stop, started;
 	pthread_t thread;
-	atomic_size_t idle; /* contents that nobody has open */
+	atomic_size_t idle;     /* contents that nobody has open */
+	atomic_size_t gathered; /* bytes that contents have gathered */
 };
 
 static uint64_t now_ms(void)
@@ -53,18 +55,44 @@ static void ring_remove(struct content_table *table, struct content *content)
 
 /* --- the sealed file behind ---------------------------------------------------------------------------------------------- */
 
-/* What writing of ours must not change for the user: the time of the last write, and the mode that a write may lose. */
-static void restore_status(const struct content *content, const struct stat *before)
+static struct timespec from_ns(int64_t ns)
 {
+	return (struct timespec){ .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
+}
+
+static bool same_time(const struct timespec *left, const struct timespec *right)
+{
+	return left->tv_sec == right->tv_sec && left->tv_nsec == right->tv_nsec;
+}
+
+static pthread_mutex_t quiet_lock = PTHREAD_MUTEX_INITIALIZER; /* guards inode->quiet; nothing is locked under it */
+
+/* What writing of ours must not change for the user: the time of the last write, the time of the last change as long as the
+ * inode is known, and the mode that a write may lose. */
+static void restore_status(struct content *content, const struct stat *before)
+{
+	struct inode *inode = content->inode;
 	struct stat after;
 	if (fstat(content->fd, &after) != 0)
 		return;
-	if (after.st_mtim.tv_sec != before->st_mtim.tv_sec || after.st_mtim.tv_nsec != before->st_mtim.tv_nsec) {
-		const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, before->st_mtim };
+	struct timespec written = from_ns(content->written_ns), wanted = before->st_mtim;
+	if (content->written_ns && (written.tv_sec > wanted.tv_sec || (written.tv_sec == wanted.tv_sec && written.tv_nsec > wanted.tv_nsec)))
+		wanted = written; /* somebody wrote in the meantime, or what was gathered is newer than the file below knew */
+	if (!same_time(&after.st_mtim, &wanted)) {
+		const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, wanted };
 		(void)futimens(content->fd, times);
 	}
 	if (after.st_mode != before->st_mode)
 		(void)fchmod(content->fd, before->st_mode & 07777);
+	if (!inode || fstat(content->fd, &after) != 0)
+		return;
+	(void)pthread_mutex_lock(&quiet_lock);
+	struct timespec shown = same_time(&before->st_ctim, &inode->quiet.below) ? inode->quiet.shown : before->st_ctim;
+	if (shown.tv_sec < wanted.tv_sec || (shown.tv_sec == wanted.tv_sec && shown.tv_nsec < wanted.tv_nsec))
+		shown = content->written_ns ? wanted : shown;
+	inode->quiet.below = after.st_ctim;
+	inode->quiet.shown = shown;
+	(void)pthread_mutex_unlock(&quiet_lock);
 }
 
 static int open_below(struct naos_fs *fs, struct inode *inode, bool write, int *ret_fd, bool *ret_writable, struct naos_error *err)
@@ -151,6 +179,7 @@ static int let_go(struct naos_fs *fs, struct content *content, bool seal, struct
 {
 	*place_of(content->inode, content->writable) = NULL;
 	ring_remove(fs->contents, content);
+	fs->contents->gathered -= content->counted;
 	int rc = naos_sealed_file_close(content->file, seal, err);
 	inode_put(fs, content->inode, 1);
 	free(content);
@@ -329,16 +358,25 @@ static void finish(struct naos_fs *fs, struct content *content, bool sealed, int
 	inode_put(fs, inode, 1);
 }
 
+/* The table's sum follows what a content has gathered. */
+static size_t count_gathered(struct naos_fs *fs, struct content *content)
+{
+	size_t now = naos_sealed_file_gathered(content->file), before = atomic_exchange(&content->counted, now);
+	fs->contents->gathered += now - before;
+	if (now == 0)
+		content->gathered_at_ms = 0;
+	return now;
+}
+
 /* Writes what a content has gathered; times stay those of the write. */
-static int settle(struct content *content, struct naos_error *err)
+static int settle(struct naos_fs *fs, struct content *content, struct naos_error *err)
 {
 	struct stat status;
 	if (naos_sealed_file_gathered(content->file) == 0)
 		return 0;
-	content->gathered_at_ms = 0;
 	bool known = fstat(content->fd, &status) == 0;
-	status.st_mtim = content->written;
 	int rc = naos_sealed_file_settle(content->file, err);
+	(void)count_gathered(fs, content);
 	if (known)
 		restore_status(content, &status);
 	return rc;
@@ -354,7 +392,7 @@ struct job {
 static void begin_job(struct naos_fs *fs, struct job *job)
 {
 	struct naos_error err = NAOS_ERROR_INIT;
-	int rc = settle(job->content, &err);
+	int rc = settle(fs, job->content, &err);
 	bool known = fstat(job->content->fd, &job->before) == 0;
 	/* nothing to do for what is clean, is only read, or has no name any more */
 	job->done = rc != 0 || !known || !job->content->writable || job->before.st_nlink == 0 ||
@@ -418,7 +456,7 @@ static void settle_due(struct naos_fs *fs)
 	size_t count = collect(fs, false, GATHER_MS, 0, batch);
 	for (size_t i = 0; i < count; i++) {
 		struct naos_error err = NAOS_ERROR_INIT;
-		int rc = settle(batch[i], &err); /* told to the user by the next fsync, too */
+		int rc = settle(fs, batch[i], &err); /* told to the user by the next fsync, too */
 		finish(fs, batch[i], false, rc, &err);
 	}
 }
@@ -456,7 +494,7 @@ void content_seal_now(struct naos_fs *fs, struct inode *inode)
 	(void)pthread_mutex_lock(&inode->lock);
 	struct content *content = inode->content;
 	if (content && fstat(content->fd, &before) == 0) {
-		int rc = settle(content, &err);
+		int rc = settle(fs, content, &err);
 		while (rc == 0 && !sealed && !naos_sealed_file_clean(content->file)) {
 			rc = naos_sealed_file_seal_step(content->file, &sealing, &sealed, &err);
 			if (rc == 0 && !sealed && fsync(content->fd) != 0)
@@ -473,45 +511,54 @@ void content_seal_now(struct naos_fs *fs, struct inode *inode)
 int content_settle(struct naos_fs *fs, struct inode *inode, struct naos_error *err)
 {
 	(void)pthread_mutex_lock(&inode->lock);
-	int rc = inode->content ? settle(inode->content, err) : 0;
+	int rc = inode->content ? settle(fs, inode->content, err) : 0;
+	if (inode->content)
+		inode->content->written_ns = 0;
 	(void)pthread_mutex_unlock(&inode->lock);
 	return rc;
 }
 
 bool content_show(struct naos_fs *fs, struct inode *inode, struct stat *status)
 {
+	(void)pthread_mutex_lock(&quiet_lock);
+	if (same_time(&inode->quiet.below, &status->st_ctim))
+		status->st_ctim = inode->quiet.shown;
+	(void)pthread_mutex_unlock(&quiet_lock);
 	(void)pthread_mutex_lock(&inode->lock);
 	const struct content *content = inode->content ? inode->content : inode->reader;
 	bool open = content != NULL;
 	if (open) {
 		status->st_size = (off_t)naos_sealed_file_size(content->file);
 		if (content->gathered_at_ms)
-			status->st_mtim = status->st_ctim = content->written;
+			status->st_mtim = status->st_ctim = from_ns(content->written_ns);
 	}
 	(void)pthread_mutex_unlock(&inode->lock);
 	return open;
 }
 
-int content_flush(struct content *content, struct naos_error *err)
+int content_flush(struct naos_fs *fs, struct content *content, struct naos_error *err)
 {
 	struct stat status;
 	bool gathered = content->gathered_at_ms != 0 && fstat(content->fd, &status) == 0;
 	int rc = naos_sealed_file_flush(content->file, err);
 	if (gathered) {
-		content->gathered_at_ms = 0;
-		status.st_mtim = content->written;
+		(void)count_gathered(fs, content);
 		restore_status(content, &status);
 	}
 	return rc;
 }
 
-void content_written(struct content *content)
+void content_written(struct naos_fs *fs, struct content *content)
 {
-	if (naos_sealed_file_gathered(content->file) == 0)
+	struct timespec now;
+	(void)clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	content->written_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	if (fs->shared || count_gathered(fs, content) == 0)
 		return;
-	(void)clock_gettime(CLOCK_REALTIME_COARSE, &content->written);
 	if (!content->gathered_at_ms)
 		content->gathered_at_ms = now_ms();
+	if (fs->contents->gathered > GATHER_SUM_BYTES)
+		(void)!settle(fs, content, NULL); /* a failure is kept for the next fsync */
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------------- */

@@ -18,8 +18,9 @@ struct content {
 	bool busy;                     /* being sealed; guarded by inode->lock */
 	unsigned failures;             /* to seal it, one after the other */
 	uint64_t closed_at_ms;         /* monotonic; of the last close */
-	uint64_t gathered_at_ms;       /* since when it holds gathered bytes; 0: none */
-	struct timespec written;       /* the last write of them, which the file below does not know yet */
+	_Atomic uint64_t gathered_at_ms; /* since when it holds gathered bytes, which the file below does not know yet; 0: none */
+	_Atomic int64_t written_ns;      /* the last change by a user, since the epoch; 0: none since times were set */
+	atomic_size_t counted;           /* of its gathered bytes, in the table's sum */
 	struct content *previous, *next; /* ring of the table */
 };
 
@@ -37,17 +38,17 @@ int content_adopt(struct naos_fs *fs, struct inode *inode, struct naos_sealed_fi
 		  struct naos_error *err) naos_must_check;
 void content_close(struct naos_fs *fs, struct content *content);
 /* After each change through the content. */
-void content_written(struct content *content);
-int content_flush(struct content *content, struct naos_error *err) naos_must_check;
+void content_written(struct naos_fs *fs, struct content *content);
+int content_flush(struct naos_fs *fs, struct content *content, struct naos_error *err) naos_must_check;
 
 /* The file may have lost its last name: if nobody has it open it is let go now, so that its blocks are free. */
 void content_drop_unlinked(struct naos_fs *fs, struct inode *inode);
 /* Seals now what would be sealed later: before metadata is set that a later write would undo (capabilities). */
 void content_seal_now(struct naos_fs *fs, struct inode *inode);
-/* Bytes that were gathered are written, before times are set or the file below is looked at. */
+/* Bytes that were gathered are written, before times are set by a user. */
 int content_settle(struct naos_fs *fs, struct inode *inode, struct naos_error *err) naos_must_check;
 
-/* Size and times as users see them, if the file is open; false if it is not. */
+/* Times as users see them, and the size if the file is open; false if it is not. */
 bool content_show(struct naos_fs *fs, struct inode *inode, struct stat *status);
 
 #endif

@@ -122,7 +122,7 @@ void fs_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_in
 {
 	struct naos_error err = NAOS_ERROR_INIT;
 	struct content *content = handle_of(fi)->content;
-	int rc = content_flush(content, &err);
+	int rc = content_flush(fs_of(req), content, &err);
 	if (rc != 0)
 		fs_reply_error(req, &err);
 	else
@@ -158,7 +158,7 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t bytes, of
 		rc = naos_sealed_file_append(handle->content->file, data, bytes, &at, &err);
 	else
 		rc = naos_sealed_file_write(handle->content->file, data, bytes, at, &err);
-	content_written(handle->content);
+	content_written(fs, handle->content);
 	if (rc != 0)
 		fs_reply_error(req, &err);
 	else
@@ -188,7 +188,7 @@ void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 		(void)fuse_reply_err(req, EOPNOTSUPP);
 		return;
 	}
-	content_written(content);
+	content_written(fs, content);
 	if (rc != 0)
 		return fs_reply_error(req, &err);
 	(void)fuse_reply_err(req, fuse_req_ctx(req)->uid != 0 ? attr_kill_privileges(fs, inode_of(fs, ino)) : 0);
@@ -250,7 +250,7 @@ void fs_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_offset, struct f
 		if (rc == 0)
 			done += got;
 	}
-	content_written(to);
+	content_written(fs_of(req), to);
 	if (rc != 0 && done == 0)
 		fs_reply_error(req, &err);
 	else

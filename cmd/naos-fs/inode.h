@@ -27,6 +27,9 @@ struct inode {
 		atomic_uint hits;
 	} ahead;
 	bool unlinked;             /* its last name was removed here */
+	struct {                   /* the change time that sealing left below, and what users are shown for it */
+		struct timespec below, shown;
+	} quiet;
 	struct content *content;   /* the sealed file open for writing, NULL if there is none */
 	struct content *reader;    /* the same for reading only: mode = shared, or what can't be written */
 	struct file_locks *locks;  /* forwarded locks of mode = shared */

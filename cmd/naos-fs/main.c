@@ -39,6 +39,7 @@ static void usage(void)
 		    "      --version       version\n"
 		    "      --help          this text\n\n"
 		    "fusermount3 -u MOUNTPOINT, umount or SIGTERM ends it; what was changed is sealed before it is gone.\n"
+		    "SIGHUP asks the key manager at once for rotated and revoked keys.\n"
 		    "Example: naos-fs -o noatime genomes /genomes\n",
 		    stdout);
 }
@@ -201,10 +202,16 @@ static void *tend(void *context)
 static void serve(struct naos_fs *fs, int signals)
 {
 	struct pollfd wait[2] = { { .fd = fs->ended_fd, .events = POLLIN }, { .fd = signals, .events = POLLIN } };
-	while (poll(wait, 2, -1) < 0 || !(wait[0].revents | wait[1].revents))
-		;
-	if (wait[0].revents)
-		return;
+	for (;;) {
+		struct signalfd_siginfo info;
+		if (poll(wait, 2, -1) < 0)
+			continue;
+		if (wait[0].revents)
+			return;
+		if (read(signals, &info, sizeof(info)) == sizeof(info) && info.ssi_signo != SIGHUP)
+			break;
+		naos_filesets_refresh(fs->sets); /* a key was rotated or revoked: don't wait until it is noticed */
+	}
 	naos_notify("STOPPING=1");
 	fuse_session_unmount(fs->session);
 	if (poll(wait, 1, DRAIN_MS) == 0)

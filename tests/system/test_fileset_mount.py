@@ -3,6 +3,7 @@
 import os
 import pathlib
 import subprocess
+import time
 
 import pytest
 
@@ -56,6 +57,22 @@ def test_times_stay_those_of_the_last_write_when_a_file_is_sealed(mount):
     mount.stop()
     assert (mount.below / "a").stat().st_mtime_ns == 1_100_000_000_987_654_321
     assert (mount.below / "b").stat().st_mtime_ns == written
+
+
+def test_sealing_shows_neither_in_the_times_nor_in_the_mode(tmp_path):
+    with fileset_mount.Mount(tmp_path, options="seal-delay=1s") as mount:
+        path = mount.path / "a"
+        path.write_bytes(b"x" * 10000)
+        path.chmod(0o6755)
+        before = path.stat()
+        for _ in range(100):
+            if "clean" in mount.naos("info", "--state", mount.below / "a"):
+                break
+            time.sleep(0.1)
+        time.sleep(1.2)  # the kernel asks again
+        after = path.stat()
+        assert (mount.below / "a").stat().st_ctime_ns > before.st_ctime_ns  # it was sealed
+        assert (after.st_mtime_ns, after.st_ctime_ns, after.st_mode) == (before.st_mtime_ns, before.st_ctime_ns, before.st_mode)
 
 
 def test_the_second_local_mount_is_refused(mount, tmp_path):
