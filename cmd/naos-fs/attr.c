@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <string.h>
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
 
@@ -14,8 +15,8 @@
 void entry_fill(struct naos_fs *fs, struct inode *inode, const struct stat *status, struct fuse_entry_param *ret)
 {
 	*ret = (struct fuse_entry_param){
-		.ino = inode_number(fs, inode),
-		.generation = inode->generation,
+		.ino = inode->node,
+		.generation = reopen_generation(&inode->handle),
 		.attr = *status,
 		.attr_timeout = fs->attr_timeout_s,
 		.entry_timeout = fs->entry_timeout_s,
@@ -42,12 +43,34 @@ void entry_reply_name(fuse_req_t req, struct inode *parent, const char *name)
 		entry_reply(req, inode, &status);
 }
 
+/* "." and ".." are asked for only where the kernel has a file handle instead of a name: "." may be a node that it forgot. */
+static int lookup_dots(struct naos_fs *fs, fuse_ino_t node, const char *name, struct inode **ret, struct stat *ret_status)
+{
+	struct inode *inode, *above;
+	int rc = inode_find(fs, node, &inode);
+	if (rc != 0)
+		return rc;
+	if (name[1] == '.' && inode != inode_of(fs, FUSE_ROOT_ID)) {
+		rc = inode_lookup(fs, inode, "..", &above, ret_status);
+		inode_put(fs, inode, 1);
+		inode = above;
+	} else {
+		rc = inode_stat(fs, inode, ret_status);
+		if (rc != 0)
+			inode_put(fs, inode, 1);
+	}
+	if (rc == 0)
+		*ret = inode;
+	return rc;
+}
+
 void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct naos_fs *fs = fs_of(req);
 	struct inode *inode;
 	struct stat status;
-	int rc = inode_lookup(fs, inode_of(fs, parent), name, &inode, &status);
+	bool dots = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+	int rc = dots ? lookup_dots(fs, parent, name, &inode, &status) : inode_lookup(fs, inode_of(fs, parent), name, &inode, &status);
 	if (rc == 0) {
 		entry_reply(req, inode, &status);
 	} else if (rc == ENOENT && fs->entry_timeout_s > 0) {

@@ -10,6 +10,7 @@
 
 struct inode_table;
 struct content_table;
+struct reopen;
 struct transport;
 
 struct naos_fs {
@@ -27,6 +28,7 @@ struct naos_fs {
 	int proc_fd;             /* /proc/self/fd */
 	int ended_fd;            /* eventfd: the file system was unmounted */
 	struct inode_table *inodes;
+	struct reopen *reopen;
 	struct content_table *contents;
 	struct transport *transport;
 	struct fuse_session *session;

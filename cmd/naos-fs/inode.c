@@ -10,11 +10,11 @@
 
 #define CHAINS 65536u /* a power of two */
 #define CHAIN_LOCKS 64u
+#define FOREIGN ((fuse_ino_t)1 << 63)
 
 struct inode_table {
 	pthread_mutex_t locks[CHAIN_LOCKS];
 	struct inode *chains[CHAINS];
-	_Atomic uint64_t generation;
 	struct inode root;
 };
 
@@ -33,6 +33,7 @@ int inode_table_create(struct naos_fs *fs, struct naos_error *err)
 	table->root.fd = fs->root_fd;
 	table->root.device = status.st_dev;
 	table->root.number = status.st_ino;
+	table->root.node = FUSE_ROOT_ID;
 	table->root.type = S_IFDIR;
 	table->root.lookups = 1;
 	return 0;
@@ -61,19 +62,70 @@ void inode_table_free(struct naos_fs *fs)
 	fs->inodes = NULL;
 }
 
-struct inode *inode_of(struct naos_fs *fs, fuse_ino_t ino)
-{
-	return ino == FUSE_ROOT_ID ? &fs->inodes->root : (struct inode *)ino;
-}
-
-fuse_ino_t inode_number(struct naos_fs *fs, const struct inode *inode)
-{
-	return inode == &fs->inodes->root ? FUSE_ROOT_ID : (fuse_ino_t)inode;
-}
-
 static unsigned chain_of(dev_t device, ino_t number)
 {
 	return (unsigned)(((uint64_t)number * 0x9e3779b97f4a7c15u ^ (uint64_t)device * 0xc2b2ae3d27d4eb4fu) >> 40) & (CHAINS - 1);
+}
+
+static struct inode *find_in_chain(struct inode_table *table, unsigned chain, dev_t device, ino_t number)
+{
+	struct inode *inode = table->chains[chain];
+	while (inode && (inode->number != number || inode->device != device))
+		inode = inode->next;
+	return inode;
+}
+
+/* Numbers are unique on one device only: what is mounted inside the directory gets its address, marked, which no file has. */
+static fuse_ino_t node_of(const struct inode_table *table, const struct inode *inode)
+{
+	bool plain = inode->device == table->root.device && inode->number > FUSE_ROOT_ID && inode->number < FOREIGN;
+	return plain ? inode->number : FOREIGN | (fuse_ino_t)(uintptr_t)inode;
+}
+
+struct inode *inode_of(struct naos_fs *fs, fuse_ino_t ino)
+{
+	struct inode_table *table = fs->inodes;
+	if (ino == FUSE_ROOT_ID)
+		return &table->root;
+	if (ino & FOREIGN)
+		return (struct inode *)(uintptr_t)(ino & ~FOREIGN);
+	unsigned chain = chain_of(table->root.device, ino);
+	pthread_mutex_t *lock = &table->locks[chain % CHAIN_LOCKS];
+	(void)pthread_mutex_lock(lock);
+	struct inode *inode = find_in_chain(table, chain, table->root.device, ino);
+	(void)pthread_mutex_unlock(lock);
+	return inode;
+}
+
+int inode_find(struct naos_fs *fs, fuse_ino_t ino, struct inode **ret)
+{
+	struct inode_table *table = fs->inodes;
+	struct stat status;
+	if (ino == FUSE_ROOT_ID) {
+		*ret = &table->root;
+		return 0;
+	}
+	if (ino & FOREIGN)
+		return ESTALE;
+	unsigned chain = chain_of(table->root.device, ino);
+	pthread_mutex_t *lock = &table->locks[chain % CHAIN_LOCKS];
+	(void)pthread_mutex_lock(lock);
+	struct inode *inode = find_in_chain(table, chain, table->root.device, ino);
+	if (inode)
+		inode->lookups++;
+	(void)pthread_mutex_unlock(lock);
+	if (inode) {
+		*ret = inode;
+		return 0;
+	}
+	int fd = reopen_node(fs, ino);
+	if (fd < 0)
+		return errno;
+	if (fstatat(fd, "", &status, AT_EMPTY_PATH) != 0 || status.st_ino != ino || status.st_nlink == 0) {
+		(void)close(fd);
+		return ESTALE;
+	}
+	return inode_get(fs, fd, &status, ret);
 }
 
 int inode_get(struct naos_fs *fs, int path_fd, const struct stat *status, struct inode **ret)
@@ -87,9 +139,7 @@ int inode_get(struct naos_fs *fs, int path_fd, const struct stat *status, struct
 	unsigned chain = chain_of(status->st_dev, status->st_ino);
 	pthread_mutex_t *lock = &table->locks[chain % CHAIN_LOCKS];
 	(void)pthread_mutex_lock(lock);
-	struct inode *inode = table->chains[chain];
-	while (inode && (inode->number != status->st_ino || inode->device != status->st_dev))
-		inode = inode->next;
+	struct inode *inode = find_in_chain(table, chain, status->st_dev, status->st_ino);
 	if (inode) {
 		inode->lookups++;
 		(void)pthread_mutex_unlock(lock);
@@ -108,7 +158,8 @@ int inode_get(struct naos_fs *fs, int path_fd, const struct stat *status, struct
 	inode->device = status->st_dev;
 	inode->number = status->st_ino;
 	inode->type = status->st_mode & S_IFMT;
-	inode->generation = ++table->generation;
+	inode->node = node_of(table, inode);
+	inode->handle = reopen_handle(path_fd);
 	inode->lookups = 1;
 	inode->next = table->chains[chain];
 	table->chains[chain] = inode;
@@ -145,6 +196,8 @@ void inode_put(struct naos_fs *fs, struct inode *inode, uint64_t references)
 	*at = inode->next;
 	(void)pthread_mutex_unlock(lock);
 	struct inode *parent = inode->parent;
+	if (!inode->unlinked)
+		reopen_remember(fs, inode->node, &inode->handle);
 	inode_free(inode);
 	if (parent)
 		inode_put(fs, parent, 1);
@@ -223,7 +276,7 @@ int inode_lookup(struct naos_fs *fs, struct inode *parent, const char *name, str
 	int rc = inode_get(fs, fd, &status, &inode);
 	if (rc != 0)
 		return rc;
-	if (!inode->parent)
+	if (!inode->parent && strcmp(name, "..") != 0)
 		remember_parent(fs, inode, parent);
 	inode_show(fs, inode, &status);
 	*ret = inode;

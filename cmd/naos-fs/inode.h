@@ -1,12 +1,12 @@
-/* Files that the kernel knows: a node number is a struct inode, which holds the file below by an O_PATH descriptor, so that no
- * operation walks a path.  SPDX-License-Identifier: Apache-2.0 */
+/* Files that the kernel knows, by node number (the inode number of the file below): each holds the file below by an O_PATH
+ * descriptor, so that no operation walks a path.  SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_FS_INODE_H
 #define NAOS_FS_INODE_H
 
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "fs.h"
+#include "reopen.h"
 
 struct content;
 struct file_locks;
@@ -18,7 +18,8 @@ struct inode {
 	ino_t number;
 	mode_t type;        /* S_IFMT bits */
 	int fd;             /* O_PATH */
-	uint64_t generation;
+	fuse_ino_t node;
+	struct file_handle_kept handle;
 	struct inode *_Atomic parent; /* where it was first looked up; held; NULL for the root */
 	pthread_mutex_t lock;         /* guards what follows */
 	struct {                      /* of a directory: keys of its files that were unwrapped ahead */
@@ -38,8 +39,10 @@ struct inode {
 int inode_table_create(struct naos_fs *fs, struct naos_error *err) naos_must_check;
 void inode_table_free(struct naos_fs *fs);
 
+/* The inode of a node that the kernel knows; it lives as long as the kernel does not forget it. */
 struct inode *inode_of(struct naos_fs *fs, fuse_ino_t ino);
-fuse_ino_t inode_number(struct naos_fs *fs, const struct inode *inode);
+/* The same with one more reference, also of a node that the kernel forgot.  A positive errno on failure. */
+int inode_find(struct naos_fs *fs, fuse_ino_t ino, struct inode **ret) naos_must_check;
 
 /* Finds or makes the inode of an O_PATH descriptor, which is taken (also on failure), and adds one reference.  A positive errno
  * on failure. */

@@ -51,7 +51,7 @@ static void init(void *context, struct fuse_conn_info *conn)
 	const struct naos_fs *fs = context;
 	const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
 				FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_DIO |
-				FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_IOCTL_DIR;
+				FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_IOCTL_DIR | FUSE_CAP_EXPORT_SUPPORT;
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_HANDLE_KILLPRIV |
 				  FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_WRITEBACK_CACHE);
 	conn->want |= conn->capable & (wanted | (fs->shared ? FUSE_CAP_AUTO_INVAL_DATA : FUSE_CAP_EXPLICIT_INVAL_DATA));
@@ -172,6 +172,8 @@ static int start(struct naos_fs *fs, const struct options *options, const struct
 	if (rc == 0)
 		rc = open_root(fs, options->path, err);
 	if (rc == 0)
+		rc = reopen_create(fs, err);
+	if (rc == 0)
 		rc = inode_table_create(fs, err);
 	if (rc == 0)
 		rc = content_table_create(fs, err);
@@ -254,6 +256,7 @@ static int run(struct naos_fs *fs, const struct options *options, const struct n
 	if (unsealed)
 		naos_log(NAOS_LOG_WARNING, "event=unsealed files=%u (they are recovered when they are opened next)", unsealed);
 	inode_table_free(fs);
+	reopen_free(fs);
 	transport_free(fs);
 	if (fs->session)
 		fuse_session_destroy(fs->session);

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A mounted file set: plain files above, sealed ones below, and both stay in step."""
+import ctypes
 import os
 import pathlib
+import struct
 import subprocess
 import time
 
@@ -73,6 +75,42 @@ def test_sealing_shows_neither_in_the_times_nor_in_the_mode(tmp_path):
         after = path.stat()
         assert (mount.below / "a").stat().st_ctime_ns > before.st_ctime_ns  # it was sealed
         assert (after.st_mtime_ns, after.st_ctime_ns, after.st_mode) == (before.st_mtime_ns, before.st_ctime_ns, before.st_mode)
+
+
+def test_a_file_handle_opens_the_file_after_a_new_mount(mount):
+    if os.getuid() != 0:
+        pytest.skip("only root can open by handle")
+    libc = ctypes.CDLL("libc.so.6", use_errno=True)
+    (mount.path / "d").mkdir()
+    (mount.path / "d/a").write_bytes(b"the same file")
+
+    def handle_of(path):
+        buffer = ctypes.create_string_buffer(struct.pack("=Ii", 128, 0) + bytes(128))
+        number = ctypes.c_int()
+        assert libc.name_to_handle_at(-100, os.fsencode(path), buffer, ctypes.byref(number), 0) == 0, os.strerror(ctypes.get_errno())
+        return buffer
+
+    def open_handle(buffer):
+        directory = os.open(mount.path, os.O_RDONLY)
+        fd = libc.open_by_handle_at(directory, buffer, os.O_RDONLY)
+        error = ctypes.get_errno()
+        os.close(directory)
+        if fd < 0:
+            raise OSError(error, os.strerror(error))
+        with open(fd, "rb") as file:
+            return file.read()
+
+    known, gone = handle_of(mount.path / "d/a"), None
+    (mount.path / "d/b").write_bytes(b"another")
+    gone = handle_of(mount.path / "d/b")
+    (mount.path / "d/b").unlink()
+    assert open_handle(known) == b"the same file"
+    mount.stop()
+    mount.start()
+    with pytest.raises(OSError):
+        open_handle(gone)
+    if subprocess.run(["stat", "-f", "-c", "%T", mount.below], capture_output=True, text=True).stdout.startswith("ext"):
+        assert open_handle(known) == b"the same file"  # elsewhere the node must be remembered
 
 
 def test_the_second_local_mount_is_refused(mount, tmp_path):
