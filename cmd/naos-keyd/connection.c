@@ -78,7 +78,7 @@ void front_shared_clear(struct front_shared *shared)
 	(void)pthread_mutex_destroy(&shared->lock);
 }
 
-static SSL_CTX *current_tls(struct front_shared *shared)
+SSL_CTX *front_shared_tls(struct front_shared *shared)
 {
 	(void)pthread_mutex_lock(&shared->lock);
 	SSL_CTX *tls = shared->tls;
@@ -144,7 +144,7 @@ void connection_start(struct front_shared *shared, int fd, const struct sockaddr
 	}
 	*connection = (struct connection){ .shared = shared, .fd = fd, .deadline_ns = now_ns() + shared->handshake_ns };
 	connection_format_address(address, bytes, connection->address, sizeof(connection->address));
-	SSL_CTX *tls = current_tls(shared);
+	SSL_CTX *tls = front_shared_tls(shared);
 	connection->ssl = SSL_new(tls);
 	SSL_CTX_free(tls);
 	(void)pthread_mutex_lock(&shared->lock);
@@ -211,7 +211,7 @@ static enum outcome step_handshake(struct connection *connection)
 		return END;
 	}
 	connection->verified = atomic_load(&shared->tls_generation);
-	SSL_CTX *tls = current_tls(shared);
+	SSL_CTX *tls = front_shared_tls(shared);
 	int rc = keyd_tls_peer(connection->ssl, tls, &connection->peer, &err);
 	SSL_CTX_free(tls);
 	if (rc != 0) {
@@ -299,7 +299,7 @@ static int check_peer(struct connection *connection, struct naos_error *err)
 		return naos_error_set(err, NAOS_E_DENIED, "the client's certificate has expired");
 	if (generation == connection->verified)
 		return 0;
-	SSL_CTX *tls = current_tls(shared);
+	SSL_CTX *tls = front_shared_tls(shared);
 	int rc = keyd_tls_verify_again(connection->ssl, tls, err);
 	SSL_CTX_free(tls);
 	connection->verified = generation;

@@ -31,6 +31,8 @@ struct front_shared {
 void front_shared_init(struct front_shared *shared, const struct naos_config *config, SSL_CTX *tls, struct naos_keyd *keyd,
 		       struct front_counters *counters);
 void front_shared_set_tls(struct front_shared *shared, SSL_CTX *tls);
+/* The present context; a reference. */
+SSL_CTX *front_shared_tls(struct front_shared *shared);
 void front_shared_clear(struct front_shared *shared);
 
 /* Takes the socket; closes it if there are too many. */

@@ -221,6 +221,18 @@ struct front_counters *front_counters(struct front *front)
 	return &front->counters;
 }
 
+unsigned front_busy(struct front *front)
+{
+	return atomic_load(&front->shared.busy);
+}
+
+void front_tls_ends(struct front *front, struct keyd_tls_ends *ret)
+{
+	SSL_CTX *tls = front_shared_tls(&front->shared);
+	keyd_tls_find_ends(tls, ret);
+	SSL_CTX_free(tls);
+}
+
 const char *front_address(const struct front *front)
 {
 	return front->address;

@@ -27,6 +27,9 @@ int front_start(struct front *front, struct naos_error *err) naos_must_check;
 /* New certificate, CA and CRL for the connections to come; those that are open go on.  Takes ownership. */
 void front_set_tls(struct front *front, SSL_CTX *tls);
 struct front_counters *front_counters(struct front *front);
+/* Connections that a thread works on now. */
+unsigned front_busy(struct front *front);
+void front_tls_ends(struct front *front, struct keyd_tls_ends *ret);
 /* "127.0.0.1:5696" of the first socket: with port 0 the kernel chose one. */
 const char *front_address(const struct front *front);
 /* No new connections; requests under way are answered; then everything is closed.  Frees. */

@@ -25,6 +25,7 @@ struct daemon {
 	struct naos_keyd *keyd;
 	struct front *front;
 	struct status_page *page;
+	char *database, *audit_path; /* what the page tells about */
 	struct timespec files_changed; /* newest change of certificate, key, CA, CRL when they were read */
 };
 
@@ -120,6 +121,18 @@ static int start_hsm(struct daemon *daemon, struct naos_error *err)
 	return naos_hsm_start(&hsm, &daemon->hsm, err);
 }
 
+static int start_page(struct daemon *daemon, struct naos_error *err)
+{
+	const char *address = naos_config_string(daemon->config, "keyd", NULL, "metrics");
+	daemon->database = strdup(naos_config_string(daemon->config, "keyd", NULL, "database")); /* a reload frees the configuration */
+	daemon->audit_path = strdup(naos_config_string(daemon->config, "keyd", NULL, "audit"));
+	if (!daemon->database || !daemon->audit_path)
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the page of metrics");
+	const struct metrics_source source = { .front = daemon->front, .hsm = daemon->hsm, .keyd = daemon->keyd,
+					       .database = daemon->database, .audit = daemon->audit_path };
+	return status_page_start(address, &source, &daemon->page, err);
+}
+
 static int start(struct daemon *daemon, struct naos_error *err)
 {
 	const char *audit = naos_config_string(daemon->config, "keyd", NULL, "audit");
@@ -135,8 +148,7 @@ static int start(struct daemon *daemon, struct naos_error *err)
 	if (rc == 0)
 		rc = front_open(daemon->config, tls, daemon->keyd, &daemon->front, err);
 	if (rc == 0)
-		rc = status_page_start(naos_config_string(daemon->config, "keyd", NULL, "metrics"), daemon->front,
-				daemon->hsm, &daemon->page, err);
+		rc = start_page(daemon, err);
 	return rc ? rc : front_start(daemon->front, err);
 }
 
@@ -149,6 +161,8 @@ static void stop(struct daemon *daemon)
 	daemon->hsm = naos_hsm_close(daemon->hsm);
 	daemon->audit = naos_audit_close(daemon->audit);
 	daemon->config = naos_config_free(daemon->config);
+	free(daemon->database);
+	free(daemon->audit_path);
 }
 
 /* Until SIGTERM or SIGINT. */

@@ -30,6 +30,12 @@ int keyd_tls_peer(SSL *ssl, SSL_CTX *current, struct keyd_peer_name *ret, struct
 /* The peer of an open connection once more, after authorities and CRLs were read again.  NAOS_E_DENIED. */
 int keyd_tls_verify_again(SSL *ssl, SSL_CTX *current, struct naos_error *err) naos_must_check;
 
+/* When what a context holds ends, in seconds since 1970; 0 where there is none.  Of several authorities or lists the first. */
+struct keyd_tls_ends {
+	int64_t certificate_unix_s, authority_unix_s, revocation_list_unix_s;
+};
+void keyd_tls_find_ends(SSL_CTX *context, struct keyd_tls_ends *ret);
+
 /* The last error of OpenSSL's queue as text; empties the queue. */
 const char *keyd_tls_reason(void);
 

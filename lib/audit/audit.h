@@ -36,6 +36,8 @@ int naos_audit_open_with(const char *dir, const struct naos_audit_options *optio
 			 struct naos_error *err) naos_must_check;
 int naos_audit_open(const char *dir, const char *origin, bool create, struct naos_audit_log **ret, struct naos_error *err) naos_must_check;
 struct naos_audit_log *naos_audit_close(struct naos_audit_log *log);
+/* False while the last record could not be written: what must be recorded is then refused.  Any thread; waits for nothing. */
+bool naos_audit_is_well(struct naos_audit_log *log);
 
 /* Returns when record and checkpoint are durable; concurrent callers share one commit.  NAOS_E_AUDIT with the reason. */
 int naos_audit_append(struct naos_audit_log *log, const struct naos_audit_event *event, struct naos_error *err) naos_must_check;

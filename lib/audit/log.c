@@ -260,3 +260,13 @@ int naos_audit_append(struct naos_audit_log *log, const struct naos_audit_event 
 {
 	return naos_audit_append_many(log, event, 1, err);
 }
+
+bool naos_audit_is_well(struct naos_audit_log *log)
+{
+	if (!log)
+		return true;
+	(void)pthread_mutex_lock(&log->mutex);
+	bool well = log->leading || !log->stale; /* a leader has `stale` to itself */
+	(void)pthread_mutex_unlock(&log->mutex);
+	return well;
+}

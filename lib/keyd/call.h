@@ -21,7 +21,7 @@ struct naos_keyd {
 	struct naos_roles *roles; /* replaced by a reload */
 	uint64_t approvals, approval_life_s, rotate_at;
 	bool auto_rotate;
-	atomic_uint_fast64_t requests, items, refusals;
+	atomic_uint_fast64_t requests, items, refusals, encrypts, decrypts;
 };
 
 /* One message of a peer. */

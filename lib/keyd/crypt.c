@@ -312,6 +312,7 @@ int naos_crypt_finish(struct naos_call *call, struct naos_crypt_slot *slot, stru
 			return naos_call_refuse(call, NAOS_KMIP_REASON_CRYPTOGRAPHIC_FAILURE, "%.190s", item->error.message);
 		return naos_call_fail(call, item->result, &item->error);
 	}
+	(void)atomic_fetch_add_explicit(slot->encrypt ? &call->keyd->encrypts : &call->keyd->decrypts, 1, memory_order_relaxed);
 	out->unique_identifier = naos_kmip_text(slot->uid);
 	if (!slot->idle && slot->encrypt && slot->append_tag && (!slot->stream || slot->final)) {
 		memcpy(item->out + item->out_bytes, item->tag, item->tag_bytes);

@@ -35,6 +35,7 @@ struct naos_hsm_status {
 	bool alive;        /* as far as the last call showed */
 	int pid;           /* of the worker; 0 for the direct variant */
 	uint64_t restarts;
+	uint64_t waiting;  /* jobs that no channel has taken yet */
 };
 void naos_hsm_status(struct naos_hsm *hsm, struct naos_hsm_status *ret);
 

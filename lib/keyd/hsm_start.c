@@ -190,5 +190,7 @@ void naos_hsm_status(struct naos_hsm *hsm, struct naos_hsm_status *ret)
 {
 	(void)pthread_mutex_lock(&hsm->lock);
 	*ret = (struct naos_hsm_status){ .alive = hsm->direct || !hsm->down, .pid = hsm->pid, .restarts = hsm->restarts };
+	for (const struct naos_hsm_job *job = hsm->head; job; job = job->next)
+		ret->waiting++;
 	(void)pthread_mutex_unlock(&hsm->lock);
 }

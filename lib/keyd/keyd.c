@@ -177,6 +177,9 @@ int naos_keyd_reload(struct naos_keyd *keyd, const struct naos_config *config, s
 void naos_keyd_status(struct naos_keyd *keyd, struct naos_keyd_status *ret)
 {
 	*ret = (struct naos_keyd_status){ .requests = atomic_load(&keyd->requests), .items = atomic_load(&keyd->items),
-					  .refusals = atomic_load(&keyd->refusals), .objects = naos_table_count(keyd->table) };
+					  .refusals = atomic_load(&keyd->refusals), .objects = naos_table_count(keyd->table),
+					  .encrypts = atomic_load(&keyd->encrypts), .decrypts = atomic_load(&keyd->decrypts),
+					  .database_well = naos_keyd_store_is_well(keyd->store),
+					  .audit_well = naos_audit_is_well(keyd->audit) };
 	naos_hsm_status(keyd->hsm, &ret->hsm);
 }

@@ -47,7 +47,9 @@ int naos_keyd_request_end(struct naos_keyd_request *request, struct naos_secret 
 /* Counts since the start, for metrics and health. */
 struct naos_keyd_status {
 	uint64_t requests, items, refusals;
+	uint64_t encrypts, decrypts; /* items that succeeded */
 	uint64_t objects; /* in the database, destroyed ones too */
+	bool database_well, audit_well; /* the last write worked */
 	struct naos_hsm_status hsm;
 };
 void naos_keyd_status(struct naos_keyd *keyd, struct naos_keyd_status *ret);

@@ -32,7 +32,7 @@ struct naos_keyd_store {
 	sqlite3_stmt *statements[STATEMENTS];
 	pthread_mutex_t lock;
 	struct request *head, **tail;
-	bool leading;
+	bool leading, ill; /* ill: the last transaction failed */
 };
 
 static const char schema[] =
@@ -170,6 +170,7 @@ static void lead(struct naos_keyd_store *store)
 	int rc = commit(store, list, &error);
 	(void)pthread_mutex_lock(&store->lock);
 	store->leading = false;
+	store->ill = rc != 0;
 	for (struct request *r = list; r; r = next) {
 		next = r->next;
 		r->rc = rc;
@@ -197,6 +198,14 @@ int naos_keyd_store_commit(struct naos_keyd_store *store, const struct naos_chan
 	(void)pthread_mutex_unlock(&store->lock);
 	(void)pthread_cond_destroy(&request.wake);
 	return request.rc ? naos_error_set(err, request.rc, "%s", request.error.message) : 0;
+}
+
+bool naos_keyd_store_is_well(struct naos_keyd_store *store)
+{
+	(void)pthread_mutex_lock(&store->lock);
+	bool well = !store->ill;
+	(void)pthread_mutex_unlock(&store->lock);
+	return well;
 }
 
 static int number(struct naos_keyd_store *store, const char *text, int64_t *ret, struct naos_error *err)

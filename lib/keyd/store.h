@@ -42,5 +42,7 @@ int naos_keyd_store_read(struct naos_keyd_store *store, const struct naos_keyd_s
 /* All of them or none, durable. */
 int naos_keyd_store_commit(struct naos_keyd_store *store, const struct naos_change *changes, size_t count,
 			   struct naos_error *err) naos_must_check;
+/* False while the last change could not be made durable. */
+bool naos_keyd_store_is_well(struct naos_keyd_store *store);
 
 #endif
