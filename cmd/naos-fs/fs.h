@@ -15,6 +15,7 @@ struct transport;
 
 struct naos_fs {
 	struct naos_filesets *sets;
+	const char *key_uri;     /* of the key manager; its certificates are looked at once a day */
 	const struct naos_fileset *set;
 	bool shared;             /* mode = shared: other nodes change the files too */
 	bool read_only;

@@ -11,16 +11,19 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <sys/sysmacros.h>
 
 #include "base/log.h"
 #include "base/notify.h"
+#include "keys/expiry.h"
 #include "content.h"
 #include "identity.h"
 #include "options.h"
 #include "transport.h"
 
 #define TEND_S 2
+#define WARN_S 86400
 #define DRAIN_MS 10000 /* after SIGTERM, for files that are still open */
 
 static const struct option long_options[] = {
@@ -166,6 +169,7 @@ static void set_readahead(const struct options *options)
 
 static int start(struct naos_fs *fs, const struct options *options, const struct naos_config *config, struct naos_error *err)
 {
+	fs->key_uri = naos_config_string(config, "keymanager", NULL, "uri");
 	int rc = naos_filesets_open(config, options->fileset, NULL, &fs->sets, err);
 	if (rc == 0)
 		rc = naos_filesets_find(fs->sets, options->fileset, &fs->set, err);
@@ -189,11 +193,29 @@ static void wake(void *context)
 	(void)eventfd_write(*(int *)context, 1);
 }
 
+/* Somebody is told before nothing can be opened any more. */
+static void warn_of_expiry(const struct naos_fs *fs)
+{
+	struct naos_error err = NAOS_ERROR_INIT;
+	struct naos_expiry expiry;
+	char text[NAOS_EXPIRY_TEXT_BYTES];
+	int rc = naos_kmip_certificate_expiry(fs->key_uri, &expiry, &err);
+	if (rc == 0 && naos_expiry_is_near(&expiry, time(NULL), text))
+		naos_log(NAOS_LOG_WARNING, "event=certificate-ends %s", text);
+	else if (rc != 0 && rc != NAOS_E_UNSUPPORTED)
+		naos_log(NAOS_LOG_WARNING, "event=certificate-unreadable reason=\"%s\"", err.message);
+}
+
 static void *tend(void *context)
 {
 	struct naos_fs *fs = context;
 	struct pollfd ended = { .fd = fs->ended_fd, .events = POLLIN };
+	time_t warned = 0;
 	while (poll(&ended, 1, 0) == 0) {
+		if (time(NULL) - warned >= WARN_S) {
+			warned = time(NULL);
+			warn_of_expiry(fs);
+		}
 		naos_filesets_await(fs->sets, TEND_S);
 		naos_filesets_tend(fs->sets);
 	}
