@@ -219,6 +219,7 @@ static enum outcome step_handshake(struct connection *connection)
 		naos_log(NAOS_LOG_WARNING, "event=client-refused address=%s reason=\"%s\"", connection->address, err.message);
 		return END;
 	}
+	atomic_fetch_add(&shared->counters->handshakes_resumed, (unsigned)SSL_session_reused(connection->ssl));
 	connection->phase = READING;
 	set_deadline(connection, shared->idle_ns);
 	return GO_ON;

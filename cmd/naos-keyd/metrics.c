@@ -45,6 +45,7 @@ static void add_front(struct evbuffer *out, struct front *front)
 	add(out, "connections_total", "counter", "connections accepted", counters->connections_total);
 	add(out, "connections_refused_total", "counter", "connections over the limit", counters->connections_refused);
 	add(out, "handshakes_failed_total", "counter", "clients without a valid certificate", counters->handshakes_failed);
+	add(out, "handshakes_resumed_total", "counter", "connections that took up a session of before", counters->handshakes_resumed);
 	add(out, "messages_refused_total", "counter", "connections closed for what they sent", counters->refused_messages);
 	add(out, "timeouts_total", "counter", "connections closed for being slow or idle", counters->timeouts);
 	add(out, "received_bytes_total", "counter", "bytes of requests", counters->bytes_in);

@@ -36,6 +36,7 @@ static struct {
 	struct page *pages;
 	size_t locked_pages; /* pages [0, locked_pages) are accessible and locked */
 	size_t used_bytes;
+	size_t hints[CLASSES]; /* a page of each class that had a free slot lately */
 } slab = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static unsigned class_of(size_t bytes)
@@ -118,12 +119,18 @@ static int take_run(size_t bytes, uint8_t **ret, struct naos_error *err)
 	return 0;
 }
 
+static bool has_slot(size_t index, unsigned class_index)
+{
+	const struct page *page = &slab.pages[index];
+	return page->in_use && page->class_index == class_index && page->used < PAGE / ((size_t)SMALLEST << class_index);
+}
+
 static int take_slot(unsigned class_index, uint8_t **ret, struct naos_error *err)
 {
-	size_t slot_bytes = (size_t)SMALLEST << class_index, count = PAGE / slot_bytes, index;
-	for (index = 0; index < slab.locked_pages; index++)
-		if (slab.pages[index].in_use && slab.pages[index].class_index == class_index && slab.pages[index].used < count)
-			break;
+	size_t slot_bytes = (size_t)SMALLEST << class_index, count = PAGE / slot_bytes, index = slab.hints[class_index];
+	if (index >= slab.locked_pages || !has_slot(index, class_index))
+		for (index = 0; index < slab.locked_pages && !has_slot(index, class_index); index++)
+			;
 	if (index == slab.locked_pages) {
 		int rc = find_pages(1, &index, err);
 		if (rc != 0)
@@ -131,6 +138,7 @@ static int take_slot(unsigned class_index, uint8_t **ret, struct naos_error *err
 		slab.pages[index] = (struct page){ .class_index = (uint8_t)class_index, .in_use = true };
 	}
 	struct page *page = &slab.pages[index];
+	slab.hints[class_index] = index;
 	for (size_t slot = 0; slot < count; slot++) {
 		uint64_t bit = (uint64_t)1 << (slot % 64);
 		if (page->slots[slot / 64] & bit)
@@ -156,6 +164,8 @@ static void give_back(uint8_t *data)
 	page->slots[slot / 64] &= ~((uint64_t)1 << (slot % 64));
 	if (--page->used == 0)
 		page->in_use = false;
+	else
+		slab.hints[page->class_index] = index;
 }
 
 int naos_secret_create(size_t bytes, struct naos_secret **ret, struct naos_error *err)
@@ -298,5 +308,5 @@ void naos_secret_usage(size_t *ret_used_bytes, size_t *ret_locked_bytes)
 void naos_wipe(void *memory, size_t bytes)
 {
 	if (memory)
-		OPENSSL_cleanse(memory, bytes);
+		explicit_bzero(memory, bytes);
 }

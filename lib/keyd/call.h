@@ -22,6 +22,7 @@ struct naos_keyd {
 	uint64_t approvals, approval_life_s, rotate_at;
 	bool auto_rotate;
 	atomic_uint_fast64_t requests, items, refusals, encrypts, decrypts;
+	struct naos_uuid run_id; /* of this run; a request's identifier is made of it and its number */
 };
 
 /* One message of a peer. */

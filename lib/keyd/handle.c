@@ -65,21 +65,27 @@ static bool is_quick(struct naos_keyd *keyd, const struct naos_keyd_request *req
 	       naos_batch_is_crypts(&request->message) && !uses_limits(keyd, &request->message);
 }
 
+/* A UUID that no other request has: the random one of this run, with the request's number in its last seven bytes. */
+static void name_request(struct naos_keyd *keyd, char ret[static NAOS_UUID_TEXT_BYTES])
+{
+	uint64_t number = atomic_fetch_add_explicit(&keyd->requests, 1, memory_order_relaxed);
+	struct naos_uuid id = keyd->run_id;
+	for (size_t i = 0; i < 7; i++)
+		id.bytes[NAOS_UUID_BYTES - 1 - i] ^= (uint8_t)(number >> (8 * i));
+	naos_uuid_format(&id, ret);
+}
+
 int naos_keyd_request_begin(struct naos_keyd *keyd, const struct naos_keyd_peer *peer, const struct naos_secret *message,
 			    struct naos_keyd_request **ret, struct naos_error *err)
 {
 	struct naos_keyd_request *request = malloc(sizeof(*request));
-	struct naos_uuid id;
 	if (!request)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for a request");
 	*request = (struct naos_keyd_request){ .peer = *peer, .message_bytes = naos_secret_bytes(message) };
 	request->call = (struct naos_call){ .keyd = keyd, .peer = &request->peer, .now = time(NULL), .version = HIGHEST_VERSION };
 	int rc = naos_kmip_arena_create(NAOS_KMIP_ARENA_BYTES, &request->call.arena, err);
-	if (rc == 0)
-		rc = naos_uuid_random(&id, err);
 	if (rc == 0) {
-		naos_uuid_format(&id, request->call.request_id);
-		(void)atomic_fetch_add_explicit(&keyd->requests, 1, memory_order_relaxed);
+		name_request(keyd, request->call.request_id);
 		rc = naos_kmip_request_decode(naos_secret_view(message), request->message_bytes, request->call.arena, &request->message,
 					      err);
 		if (rc == 0)

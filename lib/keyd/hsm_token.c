@@ -129,7 +129,7 @@ static int crypt_in_token(struct naos_hsm_token *t, const char *name, uint32_t v
 	struct naos_key_store_row row;
 	if (!find_row(t, name, version, &row))
 		return naos_error_set(err, NAOS_E_NOKEY, "the HSM worker has no key %s", name);
-	const struct naos_hsm_crypt original = *item;
+	const size_t iv_bytes = item->iv_bytes;
 	for (int attempt = 0;; attempt++) {
 		CK_OBJECT_HANDLE key = 0;
 		uint64_t epoch = 0;
@@ -143,7 +143,7 @@ static int crypt_in_token(struct naos_hsm_token *t, const char *name, uint32_t v
 		}
 		if (rc != NAOS_E_KEYMANAGER || attempt > 0 || naos_token_recover(t->token, epoch, NULL) != 0)
 			return rc;
-		item->iv_bytes = original.iv_bytes;
+		item->iv_bytes = iv_bytes;
 	}
 }
 

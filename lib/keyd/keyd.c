@@ -117,6 +117,8 @@ int naos_keyd_open(const struct naos_config *config, struct naos_hsm *hsm, struc
 	const struct naos_keyd_store_reader reader = { .context = keyd, .object = add_object, .approval = add_approval };
 	int rc = read_settings(keyd, config, err);
 	if (rc == 0)
+		rc = naos_uuid_random(&keyd->run_id, err);
+	if (rc == 0)
 		rc = naos_roles_read(config, &keyd->roles, err);
 	if (rc == 0)
 		rc = naos_rates_create(&keyd->rates, err);

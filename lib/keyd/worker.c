@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <openssl/rand.h>
 #include <time.h>
 
 #include "keyd/hsm_token.h"
@@ -66,6 +67,34 @@ static int filter_calls(bool network, struct naos_error *err)
 	return 0;
 }
 
+/* The IVs of a frame are drawn at once: the generator takes as long for one as for many. */
+#define IV_BYTES 12
+#define IVS_AT_ONCE 128
+struct ivs {
+	uint8_t bytes[IVS_AT_ONCE * IV_BYTES];
+	size_t left;    /* of those drawn */
+	size_t to_come; /* items that will need one */
+};
+
+static bool needs_iv(const struct naos_hsm_job *job)
+{
+	return job->operation == NAOS_HSM_CRYPT && job->item->encrypt && job->item->mode == NAOS_HSM_GCM && job->item->iv_bytes == 0;
+}
+
+/* Without one the token code draws it itself, or fails. */
+static void give_iv(struct ivs *ivs, struct naos_hsm_crypt *item)
+{
+	if (ivs->left == 0) {
+		size_t wanted = ivs->to_come < IVS_AT_ONCE ? ivs->to_come : IVS_AT_ONCE;
+		if (wanted == 0 || RAND_bytes(ivs->bytes, (int)(wanted * IV_BYTES)) != 1)
+			return;
+		ivs->left = wanted;
+		ivs->to_come -= wanted;
+	}
+	memcpy(item->iv, ivs->bytes + --ivs->left * IV_BYTES, IV_BYTES);
+	item->iv_bytes = IV_BYTES;
+}
+
 /* All records of a frame; the answer stands in *answer.  False if the frame is malformed: the front is then not ours. */
 static bool serve_frame(struct naos_hsm_token *token, const struct naos_secret *frame, size_t bytes, struct naos_secret **answer,
 			size_t *ret_bytes)
@@ -74,9 +103,12 @@ static bool serve_frame(struct naos_hsm_token *token, const struct naos_secret *
 	size_t room = NAOS_HSM_FRAME_HEADER_BYTES;
 	struct naos_hsm_crypt item;
 	struct naos_hsm_job job;
+	struct ivs ivs;
+	ivs.left = ivs.to_come = 0;
 	while (naos_cursor_left(&in) > 0) {
 		if (!naos_hsm_request_decode(&in, &job, &item))
 			return false;
+		ivs.to_come += needs_iv(&job);
 		room += naos_hsm_answer_bytes(&job);
 	}
 	if (room > NAOS_HSM_FRAME_BYTES || naos_hsm_frame_reserve(answer, room, NULL) != 0)
@@ -87,6 +119,8 @@ static bool serve_frame(struct naos_hsm_token *token, const struct naos_secret *
 	while (naos_cursor_left(&in) > 0) {
 		if (!naos_hsm_request_decode(&in, &job, &item))
 			return false;
+		if (needs_iv(&job))
+			give_iv(&ivs, &item);
 		item.out = naos_hsm_answer_output(&job, &out);
 		naos_hsm_token_run(token, &job);
 		naos_hsm_answer_encode(&job, &out);

@@ -1,5 +1,6 @@
 /* Wrapping by a KMIP server is Encrypt, unwrapping is Decrypt: AES-GCM with the associated data of the blob.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
 #include <string.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -66,9 +67,19 @@ static int fail(struct naos_wrap_item *item, int rc, int *first, struct naos_err
 	return rc;
 }
 
+/* Fetched once: the library looks an algorithm up at each use otherwise, which takes longer than the digest. */
+static EVP_MD *sha256;
+
+static void fetch_sha256(void)
+{
+	sha256 = EVP_MD_fetch(NULL, "SHA2-256", NULL);
+}
+
 static int digest(const uint8_t *associated, uint8_t *ret, struct naos_error *err)
 {
-	return EVP_Digest(associated, NAOS_BLOB_ASSOCIATED_BYTES, ret, NULL, EVP_sha256(), NULL) == 1 ?
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	(void)pthread_once(&once, fetch_sha256);
+	return sha256 && EVP_Digest(associated, NAOS_BLOB_ASSOCIATED_BYTES, ret, NULL, sha256, NULL) == 1 ?
 		       0 : naos_error_set(err, NAOS_E_SYSTEM, "OpenSSL cannot compute SHA-256");
 }
 
@@ -180,13 +191,14 @@ static int wrap_under(struct kmip *k, const struct naos_kmip_row *row, struct na
 		struct naos_error *err)
 {
 	naos_autosecret struct naos_secret *texts = NULL;
-	naos_autofree struct crossing *crossings = calloc(ITEMS_AT_ONCE, sizeof(*crossings));
+	size_t room = count < ITEMS_AT_ONCE ? count : ITEMS_AT_ONCE;
+	naos_autofree struct crossing *crossings = calloc(room, sizeof(*crossings));
 	uint32_t version = 0;
 	int rc = crossings ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to wrap keys");
 	if (rc == 0)
 		rc = naos_kmip_client_version(k->client, &version, err);
 	if (rc == 0)
-		rc = naos_secret_create((count < ITEMS_AT_ONCE ? count : ITEMS_AT_ONCE) * TEXT_ROOM, &texts, err);
+		rc = naos_secret_create(room * TEXT_ROOM, &texts, err);
 	for (size_t done = 0; rc == 0 && done < count;) {
 		size_t used = 0;
 		for (; done < count && used < ITEMS_AT_ONCE; done++) {
@@ -322,7 +334,8 @@ int naos_kmip_unwrap(void *state, struct naos_wrap_item *items, size_t count, st
 	struct kmip *k = state;
 	struct naos_error why = NAOS_ERROR_INIT;
 	naos_autosecret struct naos_secret *texts = NULL;
-	naos_autofree struct crossing *crossings = calloc(ITEMS_AT_ONCE, sizeof(*crossings));
+	size_t room = count < ITEMS_AT_ONCE ? count : ITEMS_AT_ONCE;
+	naos_autofree struct crossing *crossings = calloc(room, sizeof(*crossings));
 	bool reloaded = false;
 	uint32_t version = 0;
 	int first = 0, rc = crossings ? 0 : naos_error_set(&why, NAOS_E_NOMEM, "no memory to unwrap keys");
@@ -331,7 +344,7 @@ int naos_kmip_unwrap(void *state, struct naos_wrap_item *items, size_t count, st
 	if (rc == 0)
 		rc = naos_kmip_client_version(k->client, &version, &why);
 	if (rc == 0)
-		rc = naos_secret_create((count < ITEMS_AT_ONCE ? count : ITEMS_AT_ONCE) * TEXT_ROOM, &texts, &why);
+		rc = naos_secret_create(room * TEXT_ROOM, &texts, &why);
 	for (size_t done = 0; rc == 0 && done < count;) {
 		size_t used = 0;
 		for (; done < count && used < ITEMS_AT_ONCE; done++) {

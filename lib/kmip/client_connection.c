@@ -22,6 +22,7 @@ struct naos_kmip_connection {
 	unsigned timeout_s;
 	int64_t deadline_ns; /* of what is done now */
 	bool late;           /* it has passed */
+	bool fresh;          /* nothing was waited for yet: the whole time is left */
 	bool answered;       /* the server has sent something: so it took our certificate */
 	char name[300];
 };
@@ -40,6 +41,7 @@ static int64_t now_ns(void)
 /* Until the socket is ready or the deadline passes. */
 static bool wait_ready(struct naos_kmip_connection *connection, short events)
 {
+	connection->fresh = false;
 	for (;;) {
 		struct pollfd wait = { .fd = connection->fd, .events = events };
 		int64_t left_ms = (connection->deadline_ns - now_ns() + 999999) / 1000000;
@@ -68,7 +70,10 @@ static int wire_read(BIO *bio, char *data, int bytes)
 {
 	struct naos_kmip_connection *connection = BIO_get_data(bio);
 	for (;;) {
-		ssize_t got = recv(connection->fd, data, (size_t)bytes, MSG_DONTWAIT);
+		/* the answer is not there yet: one call waits for it and takes it, as long as the socket's own limit is the deadline */
+		bool whole_time = connection->fresh;
+		connection->fresh = false;
+		ssize_t got = recv(connection->fd, data, (size_t)bytes, whole_time ? 0 : MSG_DONTWAIT);
 		if (got >= 0)
 			return (int)got;
 		if (errno != EINTR && (errno != EAGAIN || !wait_ready(connection, POLLIN)))
@@ -106,8 +111,10 @@ static bool attach_wire(struct naos_kmip_connection *connection)
 	return true;
 }
 
-static void start_clock(struct naos_kmip_connection *connection)
+/* waits: in the socket itself too, which has the same limit. */
+static void start_clock(struct naos_kmip_connection *connection, bool waits)
 {
+	connection->fresh = waits;
 	connection->deadline_ns = now_ns() + (int64_t)connection->timeout_s * 1000000000;
 	connection->late = false;
 }
@@ -135,6 +142,93 @@ static bool certificate_refused(void)
 		reason == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED);
 }
 
+/* --- sessions ---------------------------------------------------------------------------------------------------------- */
+
+/* The last session with each server.  It stands with the TLS context, so it is only taken up with the same certificate, key and
+ * authorities, and with the same host and port, for which the server's certificate was verified. */
+#define SESSIONS 8
+struct sessions {
+	pthread_mutex_t lock;
+	size_t next; /* the place that is taken when all are */
+	struct {
+		char name[300];
+		SSL_SESSION *session;
+	} places[SESSIONS];
+};
+
+static int sessions_index = -1;
+
+static void free_sessions(void *parent, void *pointer, CRYPTO_EX_DATA *data, int index, long number, void *argument)
+{
+	struct sessions *sessions = pointer;
+	if (!sessions)
+		return;
+	for (size_t i = 0; i < SESSIONS; i++)
+		SSL_SESSION_free(sessions->places[i].session);
+	(void)pthread_mutex_destroy(&sessions->lock);
+	free(sessions);
+}
+
+static void make_sessions_index(void)
+{
+	sessions_index = SSL_CTX_get_ex_new_index(0, NULL, NULL, NULL, free_sessions);
+}
+
+/* Puts a session (NULL: none) in the place of the connection's server, and takes the reference. */
+static void keep_session(const struct naos_kmip_connection *connection, SSL_SESSION *session)
+{
+	struct sessions *sessions = SSL_CTX_get_ex_data(SSL_get_SSL_CTX(connection->ssl), sessions_index);
+	size_t at = 0;
+	(void)pthread_mutex_lock(&sessions->lock);
+	while (at < SESSIONS && strcmp(sessions->places[at].name, connection->name) != 0)
+		at++;
+	if (at == SESSIONS)
+		at = sessions->next++ % SESSIONS;
+	SSL_SESSION *former = sessions->places[at].session;
+	sessions->places[at].session = session;
+	(void)snprintf(sessions->places[at].name, sizeof(sessions->places[at].name), "%s", connection->name);
+	(void)pthread_mutex_unlock(&sessions->lock);
+	SSL_SESSION_free(former);
+}
+
+static int new_session(SSL *ssl, SSL_SESSION *session)
+{
+	keep_session(BIO_get_data(SSL_get_rbio(ssl)), session);
+	return 1;
+}
+
+/* Offers the last session to the server; false if there is none. */
+static bool offer_session(struct naos_kmip_connection *connection)
+{
+	struct sessions *sessions = SSL_CTX_get_ex_data(SSL_get_SSL_CTX(connection->ssl), sessions_index);
+	bool offered = false;
+	(void)pthread_mutex_lock(&sessions->lock);
+	for (size_t i = 0; i < SESSIONS && !offered; i++)
+		if (sessions->places[i].session && strcmp(sessions->places[i].name, connection->name) == 0)
+			offered = SSL_set_session(connection->ssl, sessions->places[i].session) == 1;
+	(void)pthread_mutex_unlock(&sessions->lock);
+	return offered;
+}
+
+static bool keep_sessions_with(SSL_CTX *tls)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	(void)pthread_once(&once, make_sessions_index);
+	struct sessions *sessions = calloc(1, sizeof(*sessions));
+	if (!sessions)
+		return false;
+	(void)pthread_mutex_init(&sessions->lock, NULL);
+	if (sessions_index < 0 || SSL_CTX_set_ex_data(tls, sessions_index, sessions) != 1) {
+		free_sessions(NULL, sessions, NULL, 0, 0, NULL);
+		return false;
+	}
+	(void)SSL_CTX_set_session_cache_mode(tls, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+	SSL_CTX_sess_set_new_cb(tls, new_session);
+	return true;
+}
+
+/* --- context ----------------------------------------------------------------------------------------------------------- */
+
 /* No passphrase is asked for in the middle of a job: the key stands in a file that only its user reads. */
 static int no_passphrase(char *buffer, int room, int writing, void *argument)
 {
@@ -160,7 +254,7 @@ int naos_kmip_connection_tls(const char *certificate, const char *key, const cha
 	if (rc != 0)
 		return rc;
 	SSL_CTX *tls = SSL_CTX_new(TLS_client_method());
-	if (!tls || SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION) != 1) {
+	if (!tls || SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION) != 1 || !keep_sessions_with(tls)) {
 		SSL_CTX_free(tls);
 		return naos_error_set(err, NAOS_E_SYSTEM, "TLS can't be set up: %s", tls_reason());
 	}
@@ -181,6 +275,7 @@ int naos_kmip_connection_tls(const char *certificate, const char *key, const cha
 	SSL_CTX_set_verify(tls, SSL_VERIFY_PEER, NULL);
 	/* what was decrypted holds unwrapped keys: wiped when handed over */
 	(void)SSL_CTX_set_options(tls, SSL_OP_CLEANSE_PLAINTEXT | SSL_OP_NO_RENEGOTIATION);
+	SSL_CTX_set_read_ahead(tls, 1); /* a record in one read */
 	*ret = tls;
 	return 0;
 }
@@ -242,11 +337,14 @@ static int lost(struct naos_kmip_connection *connection, struct naos_error *err)
 			      silent ? " (it may not know this client's certificate)" : "");
 }
 
-static int handshake(struct naos_kmip_connection *connection, SSL_CTX *tls, const char *host, struct naos_error *err)
+/* *ret_offered: a session of before was offered. */
+static int handshake(struct naos_kmip_connection *connection, SSL_CTX *tls, const char *host, bool *ret_offered, struct naos_error *err)
 {
+	SSL_free(connection->ssl);
 	connection->ssl = SSL_new(tls);
 	if (!connection->ssl || !attach_wire(connection))
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for a TLS connection");
+	*ret_offered = offer_session(connection);
 	ASN1_OCTET_STRING *ip = a2i_IPADDRESS(host);
 	bool named = ip ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(connection->ssl), host) == 1 :
 			  SSL_set1_host(connection->ssl, host) == 1 && SSL_set_tlsext_host_name(connection->ssl, host) == 1;
@@ -266,6 +364,17 @@ static int handshake(struct naos_kmip_connection *connection, SSL_CTX *tls, cons
 			      X509_verify_cert_error_string(verified));
 }
 
+/* From now on recv() without a flag waits, as long as a request may take. */
+static int let_socket_wait(struct naos_kmip_connection *connection, struct naos_error *err)
+{
+	const struct timeval limit = { .tv_sec = connection->timeout_s };
+	int flags = fcntl(connection->fd, F_GETFL);
+	if (flags < 0 || fcntl(connection->fd, F_SETFL, flags & ~O_NONBLOCK) != 0 ||
+	    setsockopt(connection->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) != 0)
+		return naos_error_set_errno(err, errno, "cannot set up the connection to %s", connection->name);
+	return 0;
+}
+
 int naos_kmip_connection_open(SSL_CTX *tls, const char *host, const char *port, unsigned timeout_s,
 		struct naos_kmip_connection **ret,
 			      struct naos_error *err)
@@ -276,10 +385,19 @@ int naos_kmip_connection_open(SSL_CTX *tls, const char *host, const char *port, 
 	connection->fd = -1;
 	connection->timeout_s = timeout_s;
 	(void)snprintf(connection->name, sizeof(connection->name), strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
-	start_clock(connection);
+	start_clock(connection, false);
+	bool offered = false;
 	int rc = connect_host(connection, host, port, err);
 	if (rc == 0)
-		rc = handshake(connection, tls, host, err);
+		rc = handshake(connection, tls, host, &offered, err);
+	if (rc != 0 && offered && !connection->late) { /* some servers end a connection rather than refuse a session */
+		keep_session(connection, NULL);
+		rc = connect_host(connection, host, port, err);
+		if (rc == 0)
+			rc = handshake(connection, tls, host, &offered, err);
+	}
+	if (rc == 0)
+		rc = let_socket_wait(connection, err);
 	if (rc == 0)
 		*ret = connection;
 	else
@@ -316,7 +434,7 @@ bool naos_kmip_connection_late(const struct naos_kmip_connection *connection)
 
 int naos_kmip_connection_send(struct naos_kmip_connection *connection, const struct naos_secret *message, struct naos_error *err)
 {
-	start_clock(connection);
+	start_clock(connection, true);
 	ERR_clear_error();
 	errno = 0;
 	/* all or nothing: partial writes are not enabled */
