@@ -1,8 +1,9 @@
 /* A KMIP client: a pool of TLS connections to the first server of a list that answers.
  *
  * The server's certificate and host name are verified always; a later connection to the same server takes up the TLS session of the one
- * before, as long as certificate, key and authorities are the same files unchanged.  A message goes out in one write, without Nagle's delay.  Any number
- * of threads may call at once; each call has a connection to itself.  The version is negotiated with the first connection.
+ * before, as long as certificate, key and authorities are the same files unchanged.  A message goes out in one write, without Nagle's
+ * delay.  Any number of threads may call at once; each call has a connection to itself.  The version is negotiated with the first
+ * connection.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_KMIP_CLIENT_H
 #define NAOS_KMIP_CLIENT_H
