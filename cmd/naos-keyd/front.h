@@ -14,8 +14,8 @@ struct front;
 
 /* What /metrics tells of the front. */
 struct front_counters {
-	atomic_ullong connections_open, connections_total, connections_refused, handshakes_failed, handshakes_resumed, requests, refused_messages,
-		timeouts, bytes_in, bytes_out, handle_ns;
+	atomic_ullong connections_open, connections_total, connections_refused, handshakes_failed, handshakes_resumed, requests,
+		refused_messages, timeouts, bytes_in, bytes_out, handle_ns;
 	atomic_ullong latency_bucket[12]; /* requests that took < 2^i · 64 µs; the last one: longer */
 };
 
