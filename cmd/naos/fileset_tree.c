@@ -2,58 +2,46 @@
 #include "fileset_tree.h"
 
 #include <errno.h>
-#include <mntent.h>
-#include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "base/io.h"
-
-#define MOUNT_TYPE "fuse.naos" /* and what begins like it */
-
-static bool is_section(const struct naos_invocation *invocation, const char *name)
-{
-	const char *found;
-	for (unsigned i = 0; (found = naos_config_section_name(invocation->config, "fileset", i)); i++)
-		if (strcmp(found, name) == 0)
-			return true;
-	return false;
-}
+#include "fileset.h"
 
 /* Whether a directory lies in a mounted file set: its device is that of such a mount. */
-static bool is_plain_view(const struct stat *status)
+static int refuse_plain_view(const struct stat *status, const char *shown, struct naos_error *err)
 {
-	FILE *table = setmntent("/proc/self/mounts", "r");
-	char text[4096];
-	struct mntent entry;
-	struct stat root;
-	bool found = false;
-	while (table && !found && getmntent_r(table, &entry, text, sizeof(text)))
-		found = strncmp(entry.mnt_type, MOUNT_TYPE, strlen(MOUNT_TYPE)) == 0 && stat(entry.mnt_dir, &root) == 0 &&
-			root.st_dev == status->st_dev;
-	if (table)
-		(void)endmntent(table);
-	return found;
+	naos_automounts struct naos_mounts mounts = { .count = 0 };
+	int rc = naos_mounts_read(&mounts, err);
+	for (size_t i = 0; rc == 0 && i < mounts.count; i++)
+		if (naos_mount_is_fileset(&mounts.items[i]) && mounts.items[i].major == major(status->st_dev) &&
+		    mounts.items[i].minor == minor(status->st_dev))
+			return naos_error_set(err, NAOS_E_USAGE,
+					      "%s is the plain view of the file set '%s'; this works on the directory with the sealed files",
+					      shown, mounts.items[i].source);
+	return rc;
 }
 
 int naos_fileset_tree(const struct naos_invocation *invocation, const char *given, const char **ret_path, struct naos_error *err)
 {
 	const char *name = invocation->operands[0];
-	const char *path = given ? given : naos_config_string(invocation->config, "fileset", name, "path");
+	struct naos_fileset_section section;
 	char shown[512];
 	struct stat status;
+	int rc = naos_fileset_section_find(invocation->config, name, &section, err);
+	if (rc != 0)
+		return rc;
+	const char *path = given ? given : section.path;
 	(void)naos_io_printable(path, shown, sizeof(shown));
-	if (!is_section(invocation, name))
-		return naos_error_set(err, NAOS_E_NOTFOUND,
-				      "there is no file set '%s' in the configuration; 'naos fileset list' lists those there are", name);
 	if (!path[0])
 		return naos_error_set(err, NAOS_E_CONFIG, "the section [fileset %s] has no path: where do its files lie?", name);
 	if (stat(path, &status) != 0)
 		return naos_error_set_errno(err, errno, "cannot open the directory %s of file set '%s'", shown, name);
 	if (!S_ISDIR(status.st_mode))
 		return naos_error_set(err, NAOS_E_USAGE, "%s of file set '%s' is not a directory", shown, name);
-	if (is_plain_view(&status))
-		return naos_error_set(err, NAOS_E_USAGE,
-				      "%s is the plain view of a mounted file set; this works on the directory with the sealed files", shown);
+	rc = refuse_plain_view(&status, shown, err);
+	if (rc != 0)
+		return rc;
 	*ret_path = path;
 	return 0;
 }

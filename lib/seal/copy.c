@@ -234,3 +234,58 @@ int naos_copy_out(struct naos_copy_buffer *buffer, struct naos_sealed_file *from
 		rc = naos_error_set_errno(err, errno, "cannot set the size of %s", name);
 	return rc;
 }
+
+/* --- sealed to sealed --------------------------------------------------------------------------------------------------- */
+
+static int copy_range_over(struct naos_copy_buffer *buffer, struct naos_sealed_file *from, uint64_t start, uint64_t end,
+			   struct naos_sealed_file *to, struct naos_tally *tally, struct naos_error *err)
+{
+	while (start < end) {
+		size_t got, want = step_bytes(start, end - start);
+		int rc = naos_tally_go_on(tally, err);
+		if (rc == 0)
+			rc = naos_sealed_file_read(from, buffer->bytes, want, start, &got, err);
+		if (rc == 0 && got < want)
+			rc = naos_error_set(err, NAOS_E_CHANGED, "%s became shorter while it was read", naos_sealed_file_store(from)->name);
+		if (rc == 0)
+			rc = naos_sealed_file_write(to, buffer->bytes, got, start, err);
+		if (rc != 0)
+			return rc;
+		naos_tally_progress(tally, got);
+		start += got;
+	}
+	return 0;
+}
+
+int naos_copy_sealed(struct naos_copy_buffer *buffer, struct naos_sealed_file *from, struct naos_sealed_file *to,
+		     struct naos_tally *tally, struct naos_error *err)
+{
+	uint64_t size = naos_sealed_file_size(from);
+	int rc = 0;
+	for (uint64_t offset = 0, start, end; rc == 0 && offset < size; offset = end) {
+		rc = naos_sealed_file_next_data(from, offset, &start, &end, err);
+		if (rc == 0 && start < end)
+			rc = copy_range_over(buffer, from, start, end, to, tally, err);
+	}
+	return rc ? rc : naos_sealed_file_truncate(to, size, err);
+}
+
+/* --- sealed beside plain ------------------------------------------------------------------------------------------------ */
+
+int naos_copy_compare(struct naos_copy_buffer *buffer, int plain, const char *name, struct naos_sealed_file *sealed,
+		      const struct naos_tally *tally, struct naos_error *err)
+{
+	const size_t half = STEP_BYTES / 2;
+	for (uint64_t offset = 0;; offset += half) {
+		size_t got = 0, opened = 0;
+		int rc = naos_tally_go_on(tally, err);
+		if (rc == 0)
+			rc = naos_io_pread(plain, buffer->bytes, half, offset, &got, name, err);
+		if (rc == 0)
+			rc = naos_sealed_file_read(sealed, buffer->bytes + half, half, offset, &opened, err);
+		if (rc == 0 && (got != opened || memcmp(buffer->bytes, buffer->bytes + half, got) != 0))
+			rc = naos_error_set(err, NAOS_E_INTEGRITY, "%s: what was sealed does not read back as it is", name);
+		if (rc != 0 || got < half)
+			return rc;
+	}
+}

@@ -23,6 +23,12 @@ int naos_copy_in(struct naos_copy_buffer *buffer, int from, const char *name, ui
  * written before it was verified.  dense: it has no holes (naos_copy_is_dense), which spares looking for them. */
 int naos_copy_out(struct naos_copy_buffer *buffer, struct naos_sealed_file *from, bool dense, int to, bool stream, const char *name,
 		  struct naos_tally *tally, struct naos_error *err) naos_must_check;
+/* All of one sealed file into another, empty one, without its plaintext leaving this process. */
+int naos_copy_sealed(struct naos_copy_buffer *buffer, struct naos_sealed_file *from, struct naos_sealed_file *to,
+		     struct naos_tally *tally, struct naos_error *err) naos_must_check;
+/* NAOS_E_INTEGRITY unless the sealed file reads as the plain one does. */
+int naos_copy_compare(struct naos_copy_buffer *buffer, int plain, const char *name, struct naos_sealed_file *sealed,
+		      const struct naos_tally *tally, struct naos_error *err) naos_must_check;
 /* `fd` is that of the sealed file below. */
 bool naos_copy_is_dense(const struct naos_sealed_file *file, int fd);
 

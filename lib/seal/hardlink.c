@@ -76,8 +76,7 @@ void naos_hardlinks_free(struct naos_hardlinks *links)
 	*links = (struct naos_hardlinks){ .count = 0 };
 }
 
-/* The directory of a path below root, without following links; *ret_base is the last component. */
-static int open_dir_of(int root_fd, const char *below_root, const char **ret_base)
+int naos_hardlink_dir(int root_fd, const char *below_root, const char **ret_base)
 {
 	naos_autoclose int fd = openat(root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	naos_autofree char *copy = strdup(below_root);
@@ -96,14 +95,23 @@ static int open_dir_of(int root_fd, const char *below_root, const char **ret_bas
 	return naos_fd_steal(&fd);
 }
 
-/* 0 or -1 with errno: a new name of its own beside the final one, then a rename. */
-static int replace_by_link(int from_dir, const char *from, int to_dir, const char *to)
+int naos_hardlink_beside(int from_dir, const char *from, int to_dir, const char *to, char **ret_temporary)
 {
 	naos_autoclose int fd = -1;
 	naos_autofree char *temporary = NULL;
 	if (naos_io_temporary(to_dir, to, 0600, &fd, &temporary, NULL) != 0)
 		return -1;
 	if (unlinkat(to_dir, temporary, 0) != 0 || linkat(from_dir, from, to_dir, temporary, 0) != 0)
+		return -1;
+	*ret_temporary = naos_steal(temporary);
+	return 0;
+}
+
+/* 0 or -1 with errno: a new name of its own beside the final one, then a rename. */
+static int replace_by_link(int from_dir, const char *from, int to_dir, const char *to)
+{
+	naos_autofree char *temporary = NULL;
+	if (naos_hardlink_beside(from_dir, from, to_dir, to, &temporary) != 0)
 		return -1;
 	if (renameat(to_dir, temporary, to_dir, to) == 0)
 		return 0;
@@ -117,8 +125,8 @@ int naos_hardlink_make(int root_fd, const struct naos_hardlink *link, bool repla
 {
 	const char *from, *to;
 	struct stat first, there, dir;
-	naos_autoclose int from_dir = open_dir_of(root_fd, link->first, &from);
-	naos_autoclose int to_dir = open_dir_of(root_fd, link->below_root, &to);
+	naos_autoclose int from_dir = naos_hardlink_dir(root_fd, link->first, &from);
+	naos_autoclose int to_dir = naos_hardlink_dir(root_fd, link->below_root, &to);
 	if (from_dir < 0 || to_dir < 0 || fstatat(from_dir, from, &first, AT_SYMLINK_NOFOLLOW) != 0 || fstat(to_dir, &dir) != 0)
 		return naos_error_set_errno(err, errno, "cannot link %s to %s", link->below_root, link->first);
 	bool exists = fstatat(to_dir, to, &there, AT_SYMLINK_NOFOLLOW) == 0;

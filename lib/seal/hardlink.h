@@ -31,6 +31,10 @@ int naos_hardlinks_add(struct naos_hardlinks *links, const char *first, const ch
 /* Makes one link in the tree at root_fd.  *ret_current: it is there already.  Times and modes of its directory stay. */
 int naos_hardlink_make(int root_fd, const struct naos_hardlink *link, bool replace, bool *ret_current,
 		       struct naos_error *err) naos_must_check;
+/* The directory of a path below root, without following links; *ret_base (in below_root) is the last component.  -1 with errno. */
+int naos_hardlink_dir(int root_fd, const char *below_root, const char **ret_base) naos_must_check;
+/* Another name for from, a temporary one beside `to`; the caller frees it.  0 or -1 with errno. */
+int naos_hardlink_beside(int from_dir, const char *from, int to_dir, const char *to, char **ret_temporary) naos_must_check;
 void naos_hardlinks_free(struct naos_hardlinks *links);
 
 #endif

@@ -58,11 +58,74 @@ static int flush(int fd, const char *name, struct naos_error *err)
 	return fsync(fd) == 0 ? 0 : naos_error_set_errno(err, errno, "cannot make %s durable", name);
 }
 
+/* --- in the place of a file that must be the one --------------------------------------------------------------------------- */
+
+static bool is_replaced(int dir_fd, const char *name, const struct naos_replaced *replaced)
+{
+	const struct stat *wanted = &replaced->status;
+	struct stat there;
+	if (fstatat(dir_fd, name, &there, AT_SYMLINK_NOFOLLOW) != 0 || there.st_dev != wanted->st_dev || there.st_ino != wanted->st_ino)
+		return false;
+	if (replaced->same_content && (there.st_size != wanted->st_size || there.st_mtim.tv_sec != wanted->st_mtim.tv_sec ||
+				       there.st_mtim.tv_nsec != wanted->st_mtim.tv_nsec))
+		return false;
+	return replaced->lease_fd < 0 || fcntl(replaced->lease_fd, F_GETLEASE) == F_RDLCK;
+}
+
+static bool same_inode(const struct stat *left, const struct stat *right)
+{
+	return left->st_dev == right->st_dev && left->st_ino == right->st_ino;
+}
+
+/* Undoes an exchange that put `placed` under the name and brought `wrong` to the temporary one.  Whoever gives the name to yet another
+ * file meanwhile keeps it: what each exchange brings must be what the one before had placed. */
+static void put_back(int dir_fd, const char *temporary, const char *name, struct stat placed, struct stat wrong)
+{
+	struct stat brought;
+	for (int attempt = 0; attempt < 100; attempt++) {
+		if (renameat2(dir_fd, temporary, dir_fd, name, RENAME_EXCHANGE) != 0 ||
+		    fstatat(dir_fd, temporary, &brought, AT_SYMLINK_NOFOLLOW) != 0 || same_inode(&brought, &placed))
+			return;
+		placed = wrong;
+		wrong = brought;
+	}
+}
+
+int naos_replace_name(int dir_fd, const char *temporary, const char *name, const struct naos_replaced *replaced,
+		      struct naos_error *err)
+{
+	struct stat mine, brought;
+	if (fstatat(dir_fd, temporary, &mine, AT_SYMLINK_NOFOLLOW) != 0)
+		return naos_error_set_errno(err, errno, "cannot find the new file for %s", name);
+	if (renameat2(dir_fd, temporary, dir_fd, name, RENAME_EXCHANGE) == 0) {
+		if (is_replaced(dir_fd, temporary, replaced)) {
+			(void)unlinkat(dir_fd, temporary, 0);
+			return 0;
+		}
+		if (fstatat(dir_fd, temporary, &brought, AT_SYMLINK_NOFOLLOW) == 0)
+			put_back(dir_fd, temporary, name, mine, brought);
+		return naos_error_set(err, NAOS_E_CHANGED, "%s was changed or replaced meanwhile", name);
+	}
+	if (errno == ENOENT || ((errno == EINVAL || errno == ENOSYS) && !is_replaced(dir_fd, name, replaced)))
+		return naos_error_set(err, NAOS_E_CHANGED, "%s was changed, renamed or removed meanwhile", name);
+	if ((errno == EINVAL || errno == ENOSYS) && renameat(dir_fd, temporary, dir_fd, name) == 0)
+		return 0;
+	return naos_error_set_errno(err, errno, "cannot put the new file in the place of %s", name);
+}
+
+static int give_name(const struct naos_draft *draft, struct naos_error *err)
+{
+	return draft->replaced ? naos_replace_name(draft->dir_fd, draft->temporary, draft->name, draft->replaced, err) :
+				 naos_io_rename(draft->dir_fd, draft->temporary, draft->name, draft->replace, err);
+}
+
 int naos_draft_publish(struct naos_draft *draft, struct naos_error *err)
 {
 	int rc = flush(draft->fd, draft->name, err);
 	if (rc == 0)
-		rc = naos_io_publish(draft->dir_fd, draft->temporary, draft->name, draft->replace, err);
+		rc = give_name(draft, err);
+	if (rc == 0)
+		rc = naos_io_sync_parent(draft->dir_fd, draft->name, err);
 	if (rc == 0)
 		draft_end(draft);
 	else
@@ -90,18 +153,39 @@ static int flush_batch(struct naos_publish_batch *batch, struct naos_error *err)
 	return 0;
 }
 
+static int flush_names(struct naos_publish_batch *batch, struct naos_error *err)
+{
+	if (batch->count > FEW)
+		return flush_batch(batch, err);
+	for (size_t i = 0; i < batch->count; i++) {
+		int rc = naos_io_sync_parent(batch->drafts[i].dir_fd, batch->drafts[i].name, err);
+		if (rc != 0)
+			return rc;
+	}
+	return 0;
+}
+
 void naos_publish_all(struct naos_publish_batch *batch)
 {
-	struct naos_error failure, own;
-	int flushed = batch->count ? flush_batch(batch, &failure) : 0;
+	struct naos_error failure, own[NAOS_PUBLISH_FILES];
+	int results[NAOS_PUBLISH_FILES], flushed = batch->count ? flush_batch(batch, &failure) : 0;
+	bool replacing = false;
 	for (size_t i = 0; i < batch->count; i++) {
 		struct naos_draft *draft = &batch->drafts[i];
-		int rc = flushed ? flushed : naos_io_rename(draft->dir_fd, draft->temporary, draft->name, draft->replace, &own);
-		if (rc == 0)
+		if (flushed)
+			own[i] = failure;
+		results[i] = flushed ? flushed : give_name(draft, &own[i]);
+		replacing |= results[i] == 0 && draft->replaced;
+	}
+	/* the locks that keep writers off go with the drafts: what is written then must not be lost with an undone rename */
+	int named = replacing ? flush_names(batch, &failure) : 0;
+	for (size_t i = 0; i < batch->count; i++) {
+		struct naos_draft *draft = &batch->drafts[i];
+		if (results[i] == 0)
 			draft_end(draft);
 		else
 			naos_draft_drop(draft);
-		batch->done(batch->context, batch->owners[i], rc == 0 ? NULL : flushed ? &failure : &own);
+		batch->done(batch->context, batch->owners[i], results[i] ? &own[i] : named && draft->replaced ? &failure : NULL);
 	}
 	batch->count = 0;
 	batch->bytes = 0;

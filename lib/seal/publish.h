@@ -4,10 +4,19 @@
 #ifndef NAOS_SEAL_PUBLISH_H
 #define NAOS_SEAL_PUBLISH_H
 
+#include <sys/stat.h>
+
 #include "base/errors.h"
 
 #define NAOS_PUBLISH_FILES 128
 #define NAOS_PUBLISH_BYTES ((uint64_t)256 << 20)
+
+/* The file that a draft takes the place of, where it must be this very one: others may rename, replace or write meanwhile. */
+struct naos_replaced {
+	struct stat status;
+	bool same_content; /* size and time of change must be those of status */
+	int lease_fd;      /* holds a read lease on it, which a writer's open breaks; -1: none */
+};
 
 /* A file under its temporary name.  Whoever writes it holds a lock (flock) on it, so that others can tell it from a leftover. */
 struct naos_draft {
@@ -16,6 +25,7 @@ struct naos_draft {
 	char *temporary;     /* beside it */
 	int fd;              /* open for writing; holds the lock */
 	bool replace;        /* an existing file is replaced; else it is NAOS_E_EXISTS */
+	const struct naos_replaced *replaced; /* the file that must be replaced, or NULL; borrowed as name */
 };
 
 /* Creates the temporary, mode 0600, and removes what an earlier run left for the same name. */
@@ -37,6 +47,11 @@ struct naos_publish_batch {
 /* Takes the draft over.  Publishes all when the batch is full. */
 void naos_publish_add(struct naos_publish_batch *batch, struct naos_draft *draft, void *owner, uint64_t bytes);
 void naos_publish_all(struct naos_publish_batch *batch);
+/* Puts `temporary` in the place of `name` if that is the file `replaced`, and removes this.  The two are exchanged and then
+ * looked at, so that another file that got the name meanwhile is put back and not lost (NAOS_E_CHANGED); where a file system can't
+ * exchange, it is looked at before the rename. */
+int naos_replace_name(int dir_fd, const char *temporary, const char *name, const struct naos_replaced *replaced,
+		      struct naos_error *err) naos_must_check;
 /* Makes the names of published files durable: once, at the end of an operation. */
 int naos_publish_sync(int target_fd, const char *name, struct naos_error *err) naos_must_check;
 

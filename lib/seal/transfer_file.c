@@ -72,32 +72,6 @@ static int need_buffer(struct naos_transfer_worker *worker, struct naos_error *e
 
 /* --- sealing ------------------------------------------------------------------------------------------------------------ */
 
-/* A sealed file over the draft, under a fresh key. */
-static int create_sealed(const struct naos_transfer_run *run, const struct naos_draft *draft, const char *shown,
-			 struct naos_sealed_file **ret, struct naos_error *err)
-{
-	const struct naos_fileset *set = run->transfer->set;
-	naos_autoclose int fd = fcntl(draft->fd, F_DUPFD_CLOEXEC, 3);
-	struct naos_new_key key;
-	struct naos_store *store;
-	if (fd < 0)
-		return naos_error_set_errno(err, errno, "cannot open %s twice", shown);
-	int rc = naos_filesets_new_key(run->transfer->sets, set, &key, err);
-	if (rc != 0)
-		return rc;
-	const struct naos_sealed_new what = {
-		.mode = NAOS_SEALED_LOCAL, .algorithm = set->algorithm, .file_id = key.file_id, .fileset_id = set->id,
-		.fek = key.fek, .blob = &key.blob, .unpublished = true,
-	};
-	rc = naos_store_posix(fd, shown, &store, err);
-	if (rc == 0) {
-		(void)naos_fd_steal(&fd);
-		rc = naos_sealed_file_create(store, &what, ret, err);
-	}
-	(void)naos_secret_free(key.fek);
-	return rc;
-}
-
 static int tell_losses(struct naos_transfer_run *run, const char *path, const struct naos_metadata_loss *loss)
 {
 	if (loss->attributes)
@@ -130,7 +104,7 @@ static int seal_once(struct naos_transfer_worker *worker, int from, const struct
 	int rc = naos_draft_create(place->dir_fd, place->base, run->transfer->force, draft, err);
 	if (rc != 0)
 		return naos_error_prefix(err, rc, "%s", place->shown);
-	rc = create_sealed(run, draft, place->shown, &sealed, err);
+	rc = naos_sealed_draft(run->transfer->sets, run->transfer->set, draft->fd, place->shown, &sealed, err);
 	if (rc != 0)
 		return rc;
 	rc = naos_copy_in(worker->buffer, from, shown, (uint64_t)status->st_size, sealed, run->tally, err);
@@ -300,7 +274,7 @@ int naos_transfer_stream(struct naos_transfer_worker *worker, int from, const ch
 	if (rc == 0)
 		rc = naos_draft_create(place->dir_fd, place->base, run->transfer->force, &draft, err);
 	if (rc == 0)
-		rc = create_sealed(run, &draft, place->shown, &sealed, err);
+		rc = naos_sealed_draft(run->transfer->sets, run->transfer->set, draft.fd, place->shown, &sealed, err);
 	if (rc != 0)
 		return rc;
 	rc = naos_copy_stream_in(worker->buffer, from, name, sealed, run->tally, &bytes, err);

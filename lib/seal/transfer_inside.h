@@ -3,6 +3,7 @@
 #define NAOS_SEAL_TRANSFER_INSIDE_H
 
 #include "seal/copy.h"
+#include "seal/draft.h"
 #include "seal/hardlink.h"
 #include "seal/publish.h"
 #include "seal/transfer.h"

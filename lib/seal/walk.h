@@ -23,6 +23,7 @@ struct naos_walk_dir {
 	size_t root_bytes; /* of path: the operand; what lies below the root follows it */
 	int fd;
 	int target_fd; /* for visitors that make a second tree; -1 at first, closed with the directory */
+	atomic_bool touched; /* for the visitor: something in it was replaced */
 	bool entered;  /* it was listed; false for the nameless directory of a single operand */
 	struct stat status;
 	atomic_uint *live; /* directories held in this walk */
