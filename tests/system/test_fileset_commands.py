@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """File sets are made, shown and ended by `naos fileset`: with a token, and through a key manager that asks two people.
 
-Mounts are of the whole machine: the name here is one that nothing else mounts. 
+Mounts are of the whole machine: the name here is one that nothing else mounts.
 """
 import json
 import os
