@@ -11,6 +11,7 @@
 #define TAG_BYTES 16
 #define IV_BYTES 12
 #define TABLE_AGE_S 60 /* after so long the active version is asked for again: another client may have rotated */
+#define REFUSAL_AGE_S 5 /* after so long the state of a key that was refused is asked for again */
 #define ITEMS_AT_ONCE 256 /* of one request: far below a megabyte */
 
 typedef const struct naos_kmip_row *find_function(const struct naos_kmip_table *table, const void *what);
@@ -290,6 +291,24 @@ static int unwrap_result(const struct naos_kmip_response_item *reply, struct nao
 	return rc;
 }
 
+/* A server refuses a revoked key as it refuses a stranger.  For the one who asks these are two things. */
+static int explain_refusal(struct kmip *k, struct naos_wrap_item *item)
+{
+	const struct naos_error refusal = item->error;
+	struct naos_kmip_row row;
+	bool found;
+	(void)pthread_mutex_lock(&k->lock);
+	bool old = naos_kmip_now_s() - k->loaded_s > REFUSAL_AGE_S;
+	(void)pthread_mutex_unlock(&k->lock);
+	if (old)
+		(void)!naos_kmip_reload(k, NULL);
+	look(k, find_blob, &item->blob, &row, &found);
+	if (!found || (row.mek.state != NAOS_MEK_REVOKED && row.mek.state != NAOS_MEK_DESTROYED))
+		return NAOS_E_DENIED;
+	return naos_error_set(&item->error, NAOS_E_KEY_STATE, "version %u of the key '%s' is %s (%s)", row.mek.version, row.mek.name,
+			      naos_mek_state_name(row.mek.state), refusal.message);
+}
+
 static int unwrap_some(struct kmip *k, uint32_t version, struct crossing *crossings, size_t count, int *first,
 		struct naos_error *err)
 {
@@ -322,6 +341,8 @@ static int unwrap_some(struct kmip *k, uint32_t version, struct crossing *crossi
 	for (size_t i = 0; i < count; i++) {
 		struct naos_wrap_item *item = crossings[i].item;
 		int result = unwrap_result(&answer.response.batch.items[i], &item->error);
+		if (result == NAOS_E_DENIED)
+			result = explain_refusal(k, item);
 		if (result == 0)
 			result = take_unwrapped(&answer.response.batch.items[i], &crossings[i], &item->error);
 		(void)fail(item, result, first, err);

@@ -2,6 +2,7 @@
 """`meson install` lays out a system that works: program, library, headers, man pages, completion, users and folders."""
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -82,3 +83,38 @@ def test_users_and_folders_are_in_the_form_of_systemd(tree):
     assert re.search(r'^u naos - "[^"]+" /\S+ -$', users.read_text(), re.M)
     lines = [line for line in folders.read_text().splitlines() if not line.startswith("#")]
     assert lines and all(re.fullmatch(r"d /\S+ 0\d{3} \w+ \w+ -", line) for line in lines)
+
+
+def installed(tree, end):
+    path, = [tree / name for name in files(tree) if name.endswith(end)]
+    return path
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+@pytest.mark.parametrize("unit", ["naos-keyd.service", "naos-fs@.service"])
+def test_units_are_understood_by_systemd(tree, tmp_path, unit):
+    binaries = installed(tree, "/bin/naos").parent
+    text = installed(tree, f"systemd/system/{unit}").read_text()
+    here = tmp_path / unit.replace("@", "@genomes")
+    here.write_text(text.replace("/" + str(binaries.relative_to(tree)), str(binaries)))
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", here], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, timeout=60)
+    assert done.returncode == 0 and unit.partition(".")[0].rstrip("@") not in done.stdout, done.stdout
+
+
+def test_what_is_mounted_by_the_unit_is_seen_by_all(tree):
+    """Settings that give a unit a mount namespace of its own would hide the file set from everybody else."""
+    text = installed(tree, "naos-fs@.service").read_text()
+    keys = re.findall(r"^(\w+)=", text, re.M)
+    assert not [key for key in keys if key.startswith(("Protect", "Private", "ReadOnly", "ReadWrite", "Inaccessible", "Bind", "Temporary", "Mount"))]
+
+
+def test_the_unit_and_the_helper_of_mount_give_the_same_rights(tree):
+    unit, helper = installed(tree, "naos-fs@.service"), installed(tree, "sbin/mount.naos")
+    ambient, = re.findall(r"^AmbientCapabilities=(.+)$", unit.read_text(), re.M)
+    bounding, = re.findall(r"^CapabilityBoundingSet=(.+)$", unit.read_text(), re.M)
+    rights, = re.findall(r"rights=(\S+)$", helper.read_text(), re.M)
+    assert ambient == bounding and {f"+{word[4:].lower()}" for word in ambient.split()} == set(rights.split(","))
+    assert os.access(helper, os.X_OK)
+    done = subprocess.run(["sh", "-n", helper], stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
