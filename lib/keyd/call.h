@@ -21,6 +21,13 @@ struct naos_keyd {
 	struct naos_roles *roles; /* replaced by a reload */
 	uint64_t approvals, approval_life_s, rotate_at;
 	bool auto_rotate;
+	atomic_bool unsettled; /* something is half done that the HSM was asked for in vain (tend.h) */
+	struct {
+		pthread_t thread;
+		pthread_mutex_t lock;
+		pthread_cond_t wake;
+		bool running, ended;
+	} tending;
 	atomic_uint_fast64_t requests, items, refusals, encrypts, decrypts;
 	struct naos_uuid run_id; /* of this run; a request's identifier is made of it and its number */
 };

@@ -1,7 +1,7 @@
 /* The key manager: opening, recovery, reload.  SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "keyd/call.h"
+#include "keyd/tend.h"
 
 static int add_object(void *context, const struct naos_object_core *core, const uint8_t *attributes, size_t bytes, uint64_t uses,
 		      struct naos_error *err)
@@ -40,54 +40,6 @@ static int add_approval(void *context, const struct naos_uuid *id, const char *i
 	return 0;
 }
 
-struct pending {
-	struct naos_entry **items;
-	size_t count, room;
-};
-
-static bool visit_pending(void *context, struct naos_entry *entry, struct naos_object *object)
-{
-	struct pending *pending = context;
-	if (object->core.phase == NAOS_OBJECT_SETTLED)
-		return true;
-	if (pending->count == pending->room) {
-		size_t room = pending->room ? 2 * pending->room : 16;
-		struct naos_entry **grown = reallocarray(pending->items, room, sizeof(*grown));
-		if (!grown)
-			return false; /* the rest is found at the next start */
-		pending->items = grown;
-		pending->room = room;
-	}
-	pending->items[pending->count++] = entry;
-	return true;
-}
-
-/* A creation that nobody was told of goes; a destruction that was recorded is done.  What the token can't do now is tried again by
- * the next start: nobody can use such objects meanwhile. */
-static int settle_pending(struct naos_keyd *keyd, struct naos_error *err)
-{
-	struct pending pending = { .count = 0 };
-	int rc = 0;
-	naos_table_each(keyd->table, visit_pending, &pending);
-	for (size_t i = 0; rc == 0 && i < pending.count; i++) {
-		struct naos_entry *entry = pending.items[i];
-		const struct naos_change gone = { .kind = NAOS_CHANGE_DELETE, .id = entry->id };
-		if (entry->object->core.phase == NAOS_OBJECT_DESTROYING) {
-			rc = naos_destroy_settle(keyd, entry, err);
-		} else {
-			rc = naos_hsm_destroy(keyd->hsm, &entry->id, err);
-			if (rc == 0)
-				rc = naos_keyd_store_commit(keyd->store, &gone, 1, err);
-			if (rc == 0)
-				naos_table_publish(keyd->table, entry, NULL);
-		}
-		if (rc == NAOS_E_KEYMANAGER)
-			rc = 0;
-	}
-	free(pending.items);
-	return rc;
-}
-
 static int read_settings(struct naos_keyd *keyd, const struct naos_config *config, struct naos_error *err)
 {
 	keyd->approvals = naos_config_number(config, "keyd", NULL, "destroy-approvals");
@@ -105,6 +57,7 @@ int naos_keyd_open(const struct naos_config *config, struct naos_hsm *hsm, struc
 {
 	struct naos_keyd *keyd = calloc(1, sizeof(*keyd));
 	pthread_rwlockattr_t attributes;
+	size_t left = 0;
 	if (!keyd)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the key manager");
 	keyd->hsm = hsm;
@@ -114,6 +67,8 @@ int naos_keyd_open(const struct naos_config *config, struct naos_hsm *hsm, struc
 	(void)pthread_rwlock_init(&keyd->roles_lock, &attributes);
 	(void)pthread_rwlockattr_destroy(&attributes);
 	(void)pthread_mutex_init(&keyd->streams.lock, NULL);
+	(void)pthread_mutex_init(&keyd->tending.lock, NULL);
+	(void)pthread_cond_init(&keyd->tending.wake, NULL);
 	const struct naos_keyd_store_reader reader = { .context = keyd, .object = add_object, .approval = add_approval };
 	int rc = read_settings(keyd, config, err);
 	if (rc == 0)
@@ -131,7 +86,10 @@ int naos_keyd_open(const struct naos_config *config, struct naos_hsm *hsm, struc
 	if (rc == 0)
 		rc = naos_keyd_store_read(keyd->store, &reader, err);
 	if (rc == 0)
-		rc = settle_pending(keyd, err);
+		rc = naos_tend_once(keyd, &left, err);
+	atomic_store(&keyd->unsettled, left > 0);
+	if (rc == 0)
+		rc = naos_tend_start(keyd, err);
 	if (rc != 0)
 		keyd = naos_keyd_close(keyd);
 	else
@@ -143,6 +101,9 @@ struct naos_keyd *naos_keyd_close(struct naos_keyd *keyd)
 {
 	if (!keyd)
 		return NULL;
+	naos_tend_stop(keyd);
+	(void)pthread_cond_destroy(&keyd->tending.wake);
+	(void)pthread_mutex_destroy(&keyd->tending.lock);
 	(void)naos_keyd_store_close(keyd->store);
 	(void)naos_table_free(keyd->table);
 	(void)naos_names_free(keyd->names);

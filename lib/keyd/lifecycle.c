@@ -211,6 +211,8 @@ static int destroy(struct naos_call *call, struct naos_entry *entry, const struc
 	naos_names_release(call->keyd->names, object->core.owner, object->attributes.items, object->attributes.count, NULL, 0, &entry->id);
 	forget_approvals(entry);
 	rc = resident ? naos_destroy_settle(call->keyd, entry, &err) : 0;
+	if (rc != 0)
+		atomic_store(&call->keyd->unsettled, true);
 	return rc ? naos_call_fail(call, rc, &err) : 0;
 }
 

@@ -231,3 +231,22 @@ def test_a_new_worker_waits_for_that_of_a_front_that_was_killed(keyd):
     keyd.start()
     assert not is_alive(former)
     timer.join()
+
+
+def test_a_destruction_that_the_hsm_missed_is_ended_without_being_asked_again(keyd):
+    keyd.settings["destroy-approvals"] = 1
+    with keyd, keyd.client(keyd.alice) as client:
+        uid = client.ok(create()).find("UniqueIdentifier").value
+        before = len(keyd.token.objects())
+        pin, away = keyd.token.pin_file, keyd.directory / "away"
+        pin.rename(away)  # the next worker can't log in
+        os.kill(keyd.worker(), signal.SIGKILL)
+        client.refused(on("Destroy", uid))
+        assert client.refused(on("Activate", uid))  # nobody can use it any more
+        assert len(keyd.token.objects()) == before
+        away.rename(pin)
+        for _ in range(600):
+            if len(keyd.token.objects()) < before:
+                break
+            time.sleep(0.1)
+        assert len(keyd.token.objects()) == before - 1
