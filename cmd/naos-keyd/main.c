@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <poll.h>
 
+#include "base/confine.h"
 #include "base/log.h"
 #include "base/notify.h"
 #include "check.h"
@@ -137,7 +138,9 @@ static int start(struct daemon *daemon, struct naos_error *err)
 {
 	const char *audit = naos_config_string(daemon->config, "keyd", NULL, "audit");
 	SSL_CTX *tls;
-	int rc = *audit ? naos_audit_open(audit, NULL, true, &daemon->audit, err) : 0;
+	int rc = naos_confine(NAOS_CONFINE_KEYD_FRONT, naos_hsm_own_program, err); /* before there are threads and clients */
+	if (rc == 0 && *audit)
+		rc = naos_audit_open(audit, NULL, true, &daemon->audit, err);
 	if (rc == 0)
 		rc = start_hsm(daemon, err);
 	if (rc == 0)

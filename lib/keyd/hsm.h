@@ -16,10 +16,13 @@ struct naos_hsm;
 struct naos_hsm_options {
 	const char *token_uri;  /* pkcs11:…, with pin-source file: or systemd: (only the worker reads the PIN) */
 	const char *store_path; /* the worker's own metadata of token keys */
-	const char *program;    /* run as `program --worker CHANNELS`; NULL: the program that runs now */
+	const char *program;    /* run as `program --worker CHANNELS`; NULL: the program that runs now; a constant */
 	unsigned channels;      /* worker threads, 1 to NAOS_HSM_MAX_CHANNELS */
 	bool network;           /* the PKCS#11 module reaches its HSM over the network: sockets stay allowed */
 };
+
+/* What is executed where options name no program: a process that limits its system calls must allow this one (base/confine.h). */
+extern const char naos_hsm_own_program[];
 
 /* Starts the worker; returns when it is logged in.  Errors: those of naos_token_open, NAOS_E_KEYMANAGER. */
 int naos_hsm_start(const struct naos_hsm_options *options, struct naos_hsm **ret, struct naos_error *err) naos_must_check;

@@ -15,7 +15,8 @@ struct naos_hsm_channel {
 
 struct naos_hsm {
 	struct naos_hsm_token *direct; /* NULL: there is a worker */
-	char *uri, *store, *program;
+	char *uri, *store;
+	const char *program;
 	unsigned channel_count;
 	bool network;
 

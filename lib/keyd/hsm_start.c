@@ -15,6 +15,8 @@
 #define PAUSE_NS 50000000LL
 #define MAX_PAUSE_NS 5000000000LL
 
+const char naos_hsm_own_program[] = "/proc/self/exe";
+
 static void close_all(int *fds, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -41,7 +43,7 @@ static int make_sockets(struct naos_hsm *hsm, int *ours, int *theirs, struct nao
 static int spawn(struct naos_hsm *hsm, const int *theirs, struct naos_error *err)
 {
 	posix_spawn_file_actions_t actions;
-	char count[16], *arguments[] = { hsm->program, "--worker", count, NULL };
+	char count[16], *arguments[] = { (char *)hsm->program, "--worker", count, NULL };
 	(void)snprintf(count, sizeof(count), "%u", hsm->channel_count);
 	if (posix_spawn_file_actions_init(&actions) != 0)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory to start the HSM worker");
@@ -137,9 +139,9 @@ static int prepare(const struct naos_hsm_options *options, struct naos_hsm **ret
 	hsm->network = options->network;
 	hsm->uri = strdup(options->token_uri);
 	hsm->store = strdup(options->store_path);
-	hsm->program = strdup(options->program ? options->program : "/proc/self/exe");
+	hsm->program = options->program ? options->program : naos_hsm_own_program;
 	*ret = hsm;
-	return hsm->uri && hsm->store && hsm->program ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory for the HSM");
+	return hsm->uri && hsm->store ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory for the HSM");
 }
 
 int naos_hsm_start(const struct naos_hsm_options *options, struct naos_hsm **ret, struct naos_error *err)
@@ -181,7 +183,6 @@ struct naos_hsm *naos_hsm_close(struct naos_hsm *hsm)
 	(void)pthread_mutex_destroy(&hsm->lock);
 	free(hsm->uri);
 	free(hsm->store);
-	free(hsm->program);
 	free(hsm);
 	return NULL;
 }

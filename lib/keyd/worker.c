@@ -1,21 +1,15 @@
 /* The HSM worker: a process with the PIN, the token and nothing else.  It talks to the front over the sockets that it was born
  * with, one thread each, and ends when they are closed.  SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <openssl/rand.h>
 #include <time.h>
+#include <openssl/rand.h>
 
+#include "base/confine.h"
 #include "keyd/hsm_token.h"
 
 #define FIRST_DESCRIPTOR 3
@@ -26,46 +20,6 @@ struct channel {
 	int fd;
 	pthread_t thread;
 };
-
-/* No core, no debugger, no new privileges. */
-static int confine(struct naos_error *err)
-{
-	const struct rlimit none = { 0, 0 };
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || setrlimit(RLIMIT_CORE, &none) != 0)
-		return naos_error_set_errno(err, errno, "the HSM worker cannot give up its privileges");
-	return 0;
-}
-
-/* No programs are run, no other process is looked into, and no network is reached unless the HSM is there. */
-static int filter_calls(bool network, struct naos_error *err)
-{
-#if defined(__x86_64__) || defined(__aarch64__)
-#if defined(__x86_64__)
-	const uint32_t architecture = AUDIT_ARCH_X86_64;
-#else
-	const uint32_t architecture = AUDIT_ARCH_AARCH64;
-#endif
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, architecture, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_execve, 7, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_execveat, 6, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_ptrace, 5, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_process_vm_readv, 4, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_socket, 0, 2),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, network ? 0 : 1), /* syslog of modules */
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-	};
-	const struct sock_fprog program = { .len = NAOS_ARRAY_LENGTH(code), .filter = code };
-	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) != 0)
-		return naos_error_set_errno(err, errno, "the HSM worker cannot limit its system calls");
-#endif
-	return 0;
-}
 
 /* The IVs of a frame are drawn at once: the generator takes as long for one as for many. */
 #define IV_BYTES 12
@@ -183,9 +137,7 @@ static bool hello(int fd, struct naos_hsm_token **ret)
 		return false;
 	uri = strndup((const char *)item.associated, item.associated_bytes);
 	store = strndup((const char *)item.in, item.in_bytes);
-	item.result = confine(&item.error);
-	if (item.result == 0)
-		item.result = filter_calls(item.encrypt, &item.error);
+	item.result = naos_confine(item.encrypt ? NAOS_CONFINE_KEYD_NETWORK_WORKER : NAOS_CONFINE_KEYD_WORKER, NULL, &item.error);
 	if (item.result == 0)
 		item.result = uri && store ? wait_for_former(store, &item.error) :
 					     naos_error_set(&item.error, NAOS_E_NOMEM, "no memory for the HSM worker");

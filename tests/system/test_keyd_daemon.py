@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """naos-keyd as a daemon: its configuration is checked, it drains, its worker comes back, it tells how it is, its crash tells nothing."""
 import ctypes
+import errno
 import os
 import pathlib
 import re
@@ -17,7 +18,7 @@ import pytest
 
 import pki as certificates
 from keyd import create, decrypt, encrypt, extractable, get_bytes, on, register
-from keyd_server import PROGRAM, Keyd, Refused
+from keyd_server import BUILD, PROGRAM, Keyd, Refused
 from softhsm import MISSING, SoftToken
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
@@ -250,3 +251,38 @@ def test_a_destruction_that_the_hsm_missed_is_ended_without_being_asked_again(ke
                 break
             time.sleep(0.1)
         assert len(keyd.token.objects()) == before - 1
+
+
+def status_of(pid, name):
+    with open(f"/proc/{pid}/status") as lines:
+        return next(line.split()[1] for line in lines if line.startswith(f"{name}:"))
+
+
+def inject(pid, number, *arguments):
+    """Has a running process make a system call: what it returned."""
+    done = subprocess.run([BUILD / "tests/tools/inject_call", str(pid), str(number), *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode == 77:
+        pytest.skip("no system call can be put into another process here")
+    assert done.returncode == 0, done
+    return int(done.stdout)
+
+
+def test_front_and_worker_are_confined(keyd):
+    with keyd:
+        for pid in (keyd.process.pid, keyd.worker()):
+            assert status_of(pid, "NoNewPrivs") == "1" and status_of(pid, "Seccomp") == "2"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can trace a process that can't be dumped")
+def test_forbidden_calls_are_refused_in_the_running_daemon(keyd):
+    with keyd, keyd.client(keyd.alice) as client:
+        front, worker = keyd.process.pid, keyd.worker()
+        socket_, execve, mknod, sethostname = 41, 59, 133, 170  # of x86-64; a null pointer would be EFAULT without the filter
+        for pid in (front, worker):
+            assert inject(pid, socket_, socket.AF_UNIX, socket.SOCK_STREAM, 0) >= 0  # what is allowed goes through
+            assert inject(pid, socket_, socket.AF_PACKET, socket.SOCK_RAW, 0) == -errno.EPERM
+            for number in (execve, mknod, sethostname):
+                assert inject(pid, number, 0, 1, 0) == -errno.EPERM
+        assert inject(front, socket_, socket.AF_INET, socket.SOCK_STREAM, 0) >= 0
+        assert inject(worker, socket_, socket.AF_INET, socket.SOCK_STREAM, 0) == -errno.EPERM
+        client.works()
