@@ -1,4 +1,5 @@
-/* Filters of system calls, by libseccomp, which knows the numbers of every architecture and writes the filter programs.  SPDX-License-Identifier: Apache-2.0 */
+/* Filters of system calls, by libseccomp, which knows the numbers of every architecture and writes the filter programs.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/confine.h"
 
 #include <seccomp.h>
@@ -14,14 +15,15 @@
 	"clock_gettime clock_gettime64 clock_getres clock_nanosleep clock_nanosleep_time64 nanosleep gettimeofday time restart_syscall "
 #define THREADS \
 	"clone clone3 futex futex_time64 futex_waitv set_robust_list get_robust_list rseq set_tid_address arch_prctl gettid getpid getppid " \
-	"sched_yield sched_getaffinity sched_getparam sched_getscheduler getcpu exit exit_group tgkill rt_sigaction rt_sigprocmask rt_sigreturn " \
-	"rt_sigtimedwait rt_sigpending sigaltstack prctl seccomp "
+	"sched_yield sched_getaffinity sched_getparam sched_getscheduler getcpu exit exit_group tgkill rt_sigaction rt_sigprocmask " \
+	"rt_sigreturn rt_sigtimedwait rt_sigpending sigaltstack prctl seccomp "
 #define SELF \
-	"getuid geteuid getgid getegid getresuid getresgid getgroups uname sysinfo getrusage times getrlimit ugetrlimit prlimit64 setrlimit getrandom capget "
+	"getuid geteuid getgid getegid getresuid getresgid getgroups uname sysinfo getrusage times getrlimit ugetrlimit " \
+	"prlimit64 setrlimit getrandom capget "
 #define INPUT_OUTPUT \
 	"read write readv writev pread64 pwrite64 preadv pwritev close close_range fstat fstat64 lseek _llseek dup dup2 dup3 fcntl fcntl64 " \
-	"pipe pipe2 poll ppoll select _newselect pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2 " \
-	"signalfd4 timerfd_create timerfd_settime "
+	"pipe pipe2 poll ppoll select _newselect pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 " \
+	"eventfd eventfd2 signalfd4 timerfd_create timerfd_settime "
 #define FILES \
 	"open openat openat2 creat stat stat64 lstat lstat64 newfstatat fstatat64 statx access faccessat faccessat2 readlink readlinkat getcwd " \
 	"getdents getdents64 statfs statfs64 fstatfs fstatfs64 "
