@@ -15,6 +15,8 @@
 
 #define THREADS_MAX 64u
 #define WAKE_SIGNAL SIGUSR1
+#define LARGE_BYTES 65536u
+#define WATCH_MS 100
 
 /* In later versions of <linux/fuse.h> than Debian 12 has. */
 #define INIT_DIRECT_IO_ALLOW_MMAP ((uint64_t)1 << 36)
@@ -33,9 +35,15 @@ struct worker {
 struct transport {
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t gone;
+	pthread_cond_t more;  /* to those who are aside: another reader is needed, or the end has come */
 	struct worker workers[THREADS_MAX];
 	unsigned running;
-	atomic_uint idle;
+	unsigned aside;       /* threads that neither read nor work */
+	unsigned calls;       /* of them, those that were called back */
+	pthread_t watcher;
+	bool watched;
+	atomic_uint idle;     /* threads that wait for a request */
+	atomic_ulong answered;
 	unsigned idle_max;
 	void (*ended)(void *context);
 	void *context;
@@ -133,13 +141,79 @@ static void prepare(struct worker *worker)
 		header->opcode = FUSE_CREATE;
 }
 
-static bool is_forget(const struct worker *worker)
+/* Requests that are known to wait long: for a disk, a lock, the key manager; and those large enough that another core should
+ * take the next one meanwhile. */
+static bool takes_long(const struct worker *worker)
 {
 	const struct fuse_in_header *header = worker->request.mem;
-	return header->opcode == FUSE_FORGET || header->opcode == FUSE_BATCH_FORGET;
+	switch (header->opcode) {
+	case FUSE_READ:
+		return ((const struct fuse_read_in *)(header + 1))->size >= LARGE_BYTES;
+	case FUSE_WRITE:
+		return header->len >= LARGE_BYTES;
+	case FUSE_OPEN:
+	case FUSE_FSYNC:
+	case FUSE_FSYNCDIR:
+	case FUSE_SETLKW:
+	case FUSE_FALLOCATE:
+	case FUSE_COPY_FILE_RANGE:
+	case FUSE_LSEEK:
+		return true;
+	default:
+		return false;
+	}
 }
 
 static void spawn(struct naos_fs *fs);
+
+/* One more reader: a thread that stands aside, or a new one. */
+static void call_reader(struct naos_fs *fs)
+{
+	struct transport *transport = fs->transport;
+	(void)pthread_mutex_lock(&transport->lock);
+	bool called = transport->calls < transport->aside;
+	if (called) {
+		transport->calls++;
+		(void)pthread_cond_signal(&transport->more);
+	}
+	(void)pthread_mutex_unlock(&transport->lock);
+	if (!called)
+		spawn(fs);
+}
+
+/* Until this thread is needed again.  The kernel wakes the reader that waits longest, often on a core that sleeps: each reader
+ * more than needed makes requests slower. */
+static void stand_aside(struct naos_fs *fs)
+{
+	struct transport *transport = fs->transport;
+	(void)pthread_mutex_lock(&transport->lock);
+	transport->aside++;
+	while (transport->calls == 0 && !fuse_session_exited(fs->session))
+		(void)pthread_cond_wait(&transport->more, &transport->lock);
+	transport->calls -= transport->calls > 0;
+	transport->aside--;
+	(void)pthread_mutex_unlock(&transport->lock);
+}
+
+/* Short requests don't call for another reader, but any may hang below: so one is called when nothing was answered for a while
+ * and nobody reads. */
+static void *watch(void *context)
+{
+	struct naos_fs *fs = context;
+	struct transport *transport = fs->transport;
+	unsigned long before = 0;
+	while (!fuse_session_exited(fs->session)) {
+		(void)nanosleep(&(struct timespec){ .tv_nsec = WATCH_MS * 1000000L }, NULL);
+		unsigned long answered = transport->answered;
+		if (answered == before && transport->idle == 0 && !fuse_session_exited(fs->session))
+			call_reader(fs);
+		before = answered;
+	}
+	(void)pthread_mutex_lock(&transport->lock);
+	(void)pthread_cond_broadcast(&transport->more);
+	(void)pthread_mutex_unlock(&transport->lock);
+	return NULL;
+}
 
 static void serve(struct worker *worker)
 {
@@ -155,14 +229,14 @@ static void serve(struct worker *worker)
 			fuse_session_exit(fs->session);
 			return;
 		}
-		/* a request may wait for a disk, a lock or the key manager: others must not wait for it */
-		if (idle == 0 && !is_forget(worker))
-			spawn(fs);
+		if (idle == 0 && takes_long(worker))
+			call_reader(fs);
 		prepare(worker);
 		fuse_session_process_buf(fs->session, &worker->request);
 		worker->header = NULL;
+		transport->answered++;
 		if (transport->idle >= transport->idle_max && !fuse_session_exited(fs->session))
-			return;
+			stand_aside(fs);
 	}
 }
 
@@ -239,6 +313,7 @@ int transport_open(struct naos_fs *fs, struct naos_error *err)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the threads of the file system");
 	(void)pthread_mutex_init(&transport->lock, NULL);
 	(void)pthread_cond_init(&transport->gone, NULL);
+	(void)pthread_cond_init(&transport->more, NULL);
 	transport->idle_max = fs->threads ? fs->threads : 2 * naos_walk_default_jobs();
 	if (transport->idle_max >= THREADS_MAX)
 		transport->idle_max = THREADS_MAX - 1;
@@ -270,6 +345,7 @@ int transport_start(struct naos_fs *fs, void (*ended)(void *context), void *cont
 	transport->context = context;
 	for (unsigned i = 0; i < transport->idle_max; i++)
 		spawn(fs);
+	transport->watched = pthread_create(&transport->watcher, NULL, watch, fs) == 0;
 	return transport->running ? 0 : naos_error_set_errno(err, errno, "cannot start a thread of the file system");
 }
 
@@ -277,7 +353,11 @@ void transport_stop(struct naos_fs *fs)
 {
 	struct transport *transport = fs->transport;
 	fuse_session_exit(fs->session);
+	if (transport->watched)
+		(void)pthread_join(transport->watcher, NULL);
+	transport->watched = false;
 	(void)pthread_mutex_lock(&transport->lock);
+	(void)pthread_cond_broadcast(&transport->more);
 	while (transport->running > 0) {
 		struct timespec until;
 		for (unsigned i = 0; i < THREADS_MAX; i++)
@@ -297,6 +377,7 @@ void transport_free(struct naos_fs *fs)
 	if (!fs->transport)
 		return;
 	(void)pthread_cond_destroy(&fs->transport->gone);
+	(void)pthread_cond_destroy(&fs->transport->more);
 	(void)pthread_mutex_destroy(&fs->transport->lock);
 	free(fs->transport);
 	fs->transport = NULL;
