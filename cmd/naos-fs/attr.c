@@ -133,11 +133,19 @@ static int truncate_to(struct naos_fs *fs, struct inode *inode, uint64_t size, s
 	int rc = content_open(fs, inode, true, &content, err);
 	if (rc != 0)
 		return rc;
+	content_begin_change(content);
 	rc = naos_sealed_file_truncate(content->file, size, err);
-	if (rc == 0)
-		content_written(fs, content);
+	content_end_change(fs, content);
 	content_close(fs, content);
 	return rc;
+}
+
+static int set_mode(struct naos_fs *fs, const struct inode *inode, mode_t mode)
+{
+	struct inode_path path = inode_path(inode);
+	if (inode->type == S_IFLNK)
+		return EOPNOTSUPP;
+	return fchmodat(fs->proc_fd, path.text, mode & 07777, 0) == 0 ? 0 : errno;
 }
 
 static int set_owner(struct inode *inode, const struct stat *attr, int to_set)
@@ -169,15 +177,13 @@ void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, s
 	struct inode *inode = inode_of(fs, ino);
 	struct naos_error err = NAOS_ERROR_INIT;
 	int rc = 0;
-	if (to_set & FUSE_SET_ATTR_MODE) {
-		struct inode_path path = inode_path(inode);
-		if (inode->type == S_IFLNK)
-			rc = EOPNOTSUPP;
-		else
-			rc = fchmodat(fs->proc_fd, path.text, attr->st_mode & 07777, 0) == 0 ? 0 : errno;
+	if (to_set & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) {
+		content_begin_status(inode);
+		rc = to_set & FUSE_SET_ATTR_MODE ? set_mode(fs, inode, attr->st_mode) : 0;
+		if (rc == 0 && (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)))
+			rc = set_owner(inode, attr, to_set);
+		content_end_status(inode);
 	}
-	if (rc == 0 && (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)))
-		rc = set_owner(inode, attr, to_set);
 	if (rc == 0 && (to_set & FUSE_SET_ATTR_SIZE)) {
 		if (truncate_to(fs, inode, (uint64_t)attr->st_size, &err) != 0)
 			return fs_reply_error(req, &err);
@@ -185,10 +191,14 @@ void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, s
 			rc = attr_kill_privileges(fs, inode);
 	}
 	if (rc == 0 && (to_set & TIMES)) {
+		content_begin_status(inode);
 		/* what is gathered is older than the times that are set now */
-		if (content_settle(fs, inode, &err) != 0)
+		bool settled = content_settle(fs, inode, &err) == 0;
+		if (settled)
+			rc = set_times(inode, attr, to_set);
+		content_end_status(inode);
+		if (!settled)
 			return fs_reply_error(req, &err);
-		rc = set_times(inode, attr, to_set);
 	}
 	if (rc != 0)
 		(void)fuse_reply_err(req, rc);

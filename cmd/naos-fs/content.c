@@ -55,43 +55,64 @@ static void ring_remove(struct content_table *table, struct content *content)
 
 /* --- the sealed file behind ---------------------------------------------------------------------------------------------- */
 
-static struct timespec from_ns(int64_t ns)
-{
-	return (struct timespec){ .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
-}
-
 static bool same_time(const struct timespec *left, const struct timespec *right)
 {
 	return left->tv_sec == right->tv_sec && left->tv_nsec == right->tv_nsec;
 }
 
+static bool earlier(const struct timespec *left, const struct timespec *right)
+{
+	return left->tv_sec != right->tv_sec ? left->tv_sec < right->tv_sec : left->tv_nsec < right->tv_nsec;
+}
+
 static pthread_mutex_t quiet_lock = PTHREAD_MUTEX_INITIALIZER; /* guards inode->quiet; nothing is locked under it */
+
+/* The change time that users are shown for the one below.  With quiet_lock held. */
+static struct timespec shown_change(const struct inode *inode, const struct stat *status)
+{
+	return same_time(&inode->quiet.below, &status->st_ctim) ? inode->quiet.shown : status->st_ctim;
+}
+
+/* What the file below does not know yet. */
+static void show_gathered(const struct content *content, struct stat *status)
+{
+	if (!content->gathered_at_ms)
+		return;
+	status->st_mtim = content->written;
+	if (earlier(&status->st_ctim, &content->written))
+		status->st_ctim = content->written;
+}
+
+/* The status as users see it, before something of ours is written; content->change is held until restore_status. */
+static bool save_status(const struct content *content, struct stat *ret)
+{
+	if (fstat(content->fd, ret) != 0)
+		return false;
+	(void)pthread_mutex_lock(&quiet_lock);
+	ret->st_ctim = shown_change(content->inode, ret);
+	(void)pthread_mutex_unlock(&quiet_lock);
+	show_gathered(content, ret);
+	return true;
+}
 
 /* What writing of ours must not change for the user: the time of the last write, the time of the last change as long as the
  * inode is known, and the mode that a write may lose. */
-static void restore_status(struct content *content, const struct stat *before)
+static void restore_status(const struct content *content, const struct stat *before)
 {
-	struct inode *inode = content->inode;
 	struct stat after;
 	if (fstat(content->fd, &after) != 0)
 		return;
-	struct timespec written = from_ns(content->written_ns), wanted = before->st_mtim;
-	if (content->written_ns && (written.tv_sec > wanted.tv_sec || (written.tv_sec == wanted.tv_sec && written.tv_nsec > wanted.tv_nsec)))
-		wanted = written; /* somebody wrote in the meantime, or what was gathered is newer than the file below knew */
-	if (!same_time(&after.st_mtim, &wanted)) {
-		const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, wanted };
+	if (!same_time(&after.st_mtim, &before->st_mtim)) {
+		const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, before->st_mtim };
 		(void)futimens(content->fd, times);
 	}
 	if (after.st_mode != before->st_mode)
 		(void)fchmod(content->fd, before->st_mode & 07777);
-	if (!inode || fstat(content->fd, &after) != 0)
+	if (fstat(content->fd, &after) != 0)
 		return;
 	(void)pthread_mutex_lock(&quiet_lock);
-	struct timespec shown = same_time(&before->st_ctim, &inode->quiet.below) ? inode->quiet.shown : before->st_ctim;
-	if (shown.tv_sec < wanted.tv_sec || (shown.tv_sec == wanted.tv_sec && shown.tv_nsec < wanted.tv_nsec))
-		shown = content->written_ns ? wanted : shown;
-	inode->quiet.below = after.st_ctim;
-	inode->quiet.shown = shown;
+	content->inode->quiet.below = after.st_ctim;
+	content->inode->quiet.shown = before->st_ctim;
 	(void)pthread_mutex_unlock(&quiet_lock);
 }
 
@@ -137,7 +158,7 @@ static int open_sealed(struct naos_fs *fs, struct inode *inode, struct content *
 		return rc;
 	}
 	content->fd = fd;
-	if (fstat(fd, &before) != 0)
+	if (!save_status(content, &before))
 		rc = naos_error_set_errno(err, errno, "cannot read the status of %s", name);
 	if (rc == 0)
 		rc = naos_sealed_probe(store, &info, err);
@@ -182,6 +203,7 @@ static int let_go(struct naos_fs *fs, struct content *content, bool seal, struct
 	fs->contents->gathered -= content->counted;
 	int rc = naos_sealed_file_close(content->file, seal, err);
 	inode_put(fs, content->inode, 1);
+	(void)pthread_mutex_destroy(&content->change);
 	free(content);
 	return rc;
 }
@@ -191,6 +213,8 @@ static int content_make(struct naos_fs *fs, struct inode *inode, bool write, str
 	naos_autofree struct content *content = calloc(1, sizeof(*content));
 	struct stat status;
 	int rc = content ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to open a file");
+	if (content)
+		content->inode = inode;
 	for (unsigned waited = 0; rc == 0; waited += 20) {
 		rc = open_sealed(fs, inode, content, write, err);
 		if (rc != NAOS_E_BUSY || waited >= BUSY_WAIT_MS)
@@ -200,8 +224,8 @@ static int content_make(struct naos_fs *fs, struct inode *inode, bool write, str
 	}
 	if (rc != 0)
 		return rc;
-	content->inode = inode;
 	content->handles = 1;
+	(void)pthread_mutex_init(&content->change, NULL);
 	inode_hold(fs, inode);
 	ring_add(fs->contents, content);
 	*place_of(inode, content->writable) = content;
@@ -240,8 +264,10 @@ int content_adopt(struct naos_fs *fs, struct inode *inode, struct naos_sealed_fi
 	if (!content)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory to open a file");
 	*content = (struct content){ .inode = inode, .file = file, .fd = fd, .writable = true, .handles = 1 };
+	(void)pthread_mutex_init(&content->change, NULL);
 	int rc = fs->shared ? 0 : gather(content, err);
 	if (rc != 0) {
+		(void)pthread_mutex_destroy(&content->change);
 		free(content);
 		return rc;
 	}
@@ -368,14 +394,34 @@ static size_t count_gathered(struct naos_fs *fs, struct content *content)
 	return now;
 }
 
-/* Writes what a content has gathered; times stay those of the write. */
+/* Writes what a content has gathered; times stay those of the write.  With content->change held. */
 static int settle(struct naos_fs *fs, struct content *content, struct naos_error *err)
 {
 	struct stat status;
 	if (naos_sealed_file_gathered(content->file) == 0)
 		return 0;
-	bool known = fstat(content->fd, &status) == 0;
+	bool known = save_status(content, &status);
 	int rc = naos_sealed_file_settle(content->file, err);
+	(void)count_gathered(fs, content);
+	if (known)
+		restore_status(content, &status);
+	return rc;
+}
+
+static int settle_alone(struct naos_fs *fs, struct content *content, struct naos_error *err)
+{
+	(void)pthread_mutex_lock(&content->change);
+	int rc = settle(fs, content, err);
+	(void)pthread_mutex_unlock(&content->change);
+	return rc;
+}
+
+/* naos_sealed_file_seal_step.  With content->change held. */
+static int seal_step(struct naos_fs *fs, struct content *content, struct naos_sealing *sealing, bool *ret_sealed, struct naos_error *err)
+{
+	struct stat status;
+	bool known = save_status(content, &status);
+	int rc = naos_sealed_file_seal_step(content->file, sealing, ret_sealed, err);
 	(void)count_gathered(fs, content);
 	if (known)
 		restore_status(content, &status);
@@ -385,17 +431,15 @@ static int settle(struct naos_fs *fs, struct content *content, struct naos_error
 struct job {
 	struct content *content;
 	struct naos_sealing sealing;
-	struct stat before;
 	bool done;
 };
 
 static void begin_job(struct naos_fs *fs, struct job *job)
 {
 	struct naos_error err = NAOS_ERROR_INIT;
-	int rc = settle(fs, job->content, &err);
-	bool known = fstat(job->content->fd, &job->before) == 0;
+	int rc = settle_alone(fs, job->content, &err);
 	/* nothing to do for what is clean, is only read, or has no name any more */
-	job->done = rc != 0 || !known || !job->content->writable || job->before.st_nlink == 0 ||
+	job->done = rc != 0 || !job->content->writable || is_unlinked(job->content) ||
 		    naos_sealed_file_clean(job->content->file) || fs->shared; /* shared files are sealed by the last that closes them */
 	if (job->done)
 		finish(fs, job->content, rc == 0, rc, &err);
@@ -423,13 +467,14 @@ static void seal_batch(struct naos_fs *fs, struct content **batch, size_t count)
 			int rc;
 			if (jobs[i].done)
 				continue;
+			(void)pthread_mutex_lock(&jobs[i].content->change);
 			if (flushed)
 				rc = naos_error_set_errno(&err, flushed, "cannot make files durable");
 			else
-				rc = naos_sealed_file_seal_step(jobs[i].content->file, &jobs[i].sealing, &sealed, &err);
+				rc = seal_step(fs, jobs[i].content, &jobs[i].sealing, &sealed, &err);
+			(void)pthread_mutex_unlock(&jobs[i].content->change);
 			if (rc == 0 && !sealed)
 				continue;
-			restore_status(jobs[i].content, &jobs[i].before);
 			jobs[i].done = true;
 			left--;
 			finish(fs, jobs[i].content, rc == 0, rc, &err);
@@ -456,7 +501,7 @@ static void settle_due(struct naos_fs *fs)
 	size_t count = collect(fs, false, GATHER_MS, 0, batch);
 	for (size_t i = 0; i < count; i++) {
 		struct naos_error err = NAOS_ERROR_INIT;
-		int rc = settle(fs, batch[i], &err); /* told to the user by the next fsync, too */
+		int rc = settle_alone(fs, batch[i], &err); /* told to the user by the next fsync, too */
 		finish(fs, batch[i], false, rc, &err);
 	}
 }
@@ -490,17 +535,17 @@ void content_seal_now(struct naos_fs *fs, struct inode *inode)
 	struct naos_error err = NAOS_ERROR_INIT;
 	bool sealed = false;
 	struct naos_sealing sealing = { 0 };
-	struct stat before;
 	(void)pthread_mutex_lock(&inode->lock);
 	struct content *content = inode->content;
-	if (content && fstat(content->fd, &before) == 0) {
+	if (content) {
+		(void)pthread_mutex_lock(&content->change);
 		int rc = settle(fs, content, &err);
 		while (rc == 0 && !sealed && !naos_sealed_file_clean(content->file)) {
-			rc = naos_sealed_file_seal_step(content->file, &sealing, &sealed, &err);
+			rc = seal_step(fs, content, &sealing, &sealed, &err);
 			if (rc == 0 && !sealed && fsync(content->fd) != 0)
 				rc = naos_error_set_errno(&err, errno, "cannot make file %llu durable", (unsigned long long)inode->number);
 		}
-		restore_status(content, &before);
+		(void)pthread_mutex_unlock(&content->change);
 		if (rc != 0)
 			naos_log(NAOS_LOG_WARNING, "event=seal-failed inode=%llu reason=\"%s\"", (unsigned long long)inode->number,
 				 err.message);
@@ -508,29 +553,42 @@ void content_seal_now(struct naos_fs *fs, struct inode *inode)
 	(void)pthread_mutex_unlock(&inode->lock);
 }
 
-int content_settle(struct naos_fs *fs, struct inode *inode, struct naos_error *err)
+void content_begin_status(struct inode *inode)
 {
 	(void)pthread_mutex_lock(&inode->lock);
-	int rc = inode->content ? settle(fs, inode->content, err) : 0;
 	if (inode->content)
-		inode->content->written_ns = 0;
+		(void)pthread_mutex_lock(&inode->content->change);
+}
+
+void content_end_status(struct inode *inode)
+{
+	if (inode->content)
+		(void)pthread_mutex_unlock(&inode->content->change);
 	(void)pthread_mutex_unlock(&inode->lock);
-	return rc;
+}
+
+int content_settle(struct naos_fs *fs, struct inode *inode, struct naos_error *err)
+{
+	return inode->content ? settle(fs, inode->content, err) : 0;
 }
 
 bool content_show(struct naos_fs *fs, struct inode *inode, struct stat *status)
 {
-	(void)pthread_mutex_lock(&quiet_lock);
-	if (same_time(&inode->quiet.below, &status->st_ctim))
-		status->st_ctim = inode->quiet.shown;
-	(void)pthread_mutex_unlock(&quiet_lock);
 	(void)pthread_mutex_lock(&inode->lock);
-	const struct content *content = inode->content ? inode->content : inode->reader;
+	struct content *content = inode->content ? inode->content : inode->reader;
 	bool open = content != NULL;
 	if (open) {
+		/* once more: what was read may be of the moment between something of ours that was written and its times put back */
+		(void)pthread_mutex_lock(&content->change);
+		(void)fstat(content->fd, status);
+	}
+	(void)pthread_mutex_lock(&quiet_lock);
+	status->st_ctim = shown_change(inode, status);
+	(void)pthread_mutex_unlock(&quiet_lock);
+	if (open) {
 		status->st_size = (off_t)naos_sealed_file_size(content->file);
-		if (content->gathered_at_ms)
-			status->st_mtim = status->st_ctim = from_ns(content->written_ns);
+		show_gathered(content, status);
+		(void)pthread_mutex_unlock(&content->change);
 	}
 	(void)pthread_mutex_unlock(&inode->lock);
 	return open;
@@ -539,26 +597,37 @@ bool content_show(struct naos_fs *fs, struct inode *inode, struct stat *status)
 int content_flush(struct naos_fs *fs, struct content *content, struct naos_error *err)
 {
 	struct stat status;
-	bool gathered = content->gathered_at_ms != 0 && fstat(content->fd, &status) == 0;
+	(void)pthread_mutex_lock(&content->change);
+	bool known = save_status(content, &status);
 	int rc = naos_sealed_file_flush(content->file, err);
-	if (gathered) {
-		(void)count_gathered(fs, content);
+	(void)count_gathered(fs, content);
+	if (known)
 		restore_status(content, &status);
-	}
+	(void)pthread_mutex_unlock(&content->change);
 	return rc;
 }
 
-void content_written(struct naos_fs *fs, struct content *content)
+void content_begin_change(struct content *content)
 {
-	struct timespec now;
-	(void)clock_gettime(CLOCK_REALTIME_COARSE, &now);
-	content->written_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-	if (fs->shared || count_gathered(fs, content) == 0)
-		return;
-	if (!content->gathered_at_ms)
-		content->gathered_at_ms = now_ms();
-	if (fs->contents->gathered > GATHER_SUM_BYTES)
-		(void)!settle(fs, content, NULL); /* a failure is kept for the next fsync */
+	(void)pthread_mutex_lock(&content->change);
+}
+
+void content_end_change(struct naos_fs *fs, struct content *content)
+{
+	if (!fs->shared && count_gathered(fs, content) > 0) {
+		struct timespec now;
+		struct stat status;
+		(void)clock_gettime(CLOCK_REALTIME_COARSE, &now);
+		/* the kernel's own times may be finer than the clock: time doesn't go back */
+		if (save_status(content, &status) && earlier(&now, &status.st_ctim))
+			now = status.st_ctim;
+		content->written = now;
+		if (!content->gathered_at_ms)
+			content->gathered_at_ms = now_ms();
+		if (fs->contents->gathered > GATHER_SUM_BYTES)
+			(void)!settle(fs, content, NULL); /* a failure is kept for the next fsync */
+	}
+	(void)pthread_mutex_unlock(&content->change);
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------------- */

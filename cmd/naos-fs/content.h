@@ -18,8 +18,9 @@ struct content {
 	bool busy;                     /* being sealed; guarded by inode->lock */
 	unsigned failures;             /* to seal it, one after the other */
 	uint64_t closed_at_ms;         /* monotonic; of the last close */
+	pthread_mutex_t change;          /* held for each change of the file below; guards written; taken after inode->lock */
 	_Atomic uint64_t gathered_at_ms; /* since when it holds gathered bytes, which the file below does not know yet; 0: none */
-	_Atomic int64_t written_ns;      /* the last change by a user, since the epoch; 0: none since times were set */
+	struct timespec written;         /* the last change of them by a user */
 	atomic_size_t counted;           /* of its gathered bytes, in the table's sum */
 	struct content *previous, *next; /* ring of the table */
 };
@@ -37,15 +38,20 @@ int content_open(struct naos_fs *fs, struct inode *inode, bool write, struct con
 int content_adopt(struct naos_fs *fs, struct inode *inode, struct naos_sealed_file *file, int fd, struct content **ret,
 		  struct naos_error *err) naos_must_check;
 void content_close(struct naos_fs *fs, struct content *content);
-/* After each change through the content. */
-void content_written(struct naos_fs *fs, struct content *content);
+/* Around each change through the content: what is written behind the user's back puts times and mode back as they were, and must not
+ * put them back over those of a change that came in between. */
+void content_begin_change(struct content *content);
+void content_end_change(struct naos_fs *fs, struct content *content);
 int content_flush(struct naos_fs *fs, struct content *content, struct naos_error *err) naos_must_check;
 
 /* The file may have lost its last name: if nobody has it open it is let go now, so that its blocks are free. */
 void content_drop_unlinked(struct naos_fs *fs, struct inode *inode);
 /* Seals now what would be sealed later: before metadata is set that a later write would undo (capabilities). */
 void content_seal_now(struct naos_fs *fs, struct inode *inode);
-/* Bytes that were gathered are written, before times are set by a user. */
+/* Around each change of mode, owner, times or ACL, for the same reason. */
+void content_begin_status(struct inode *inode);
+void content_end_status(struct inode *inode);
+/* Bytes that were gathered are written, before times are set by a user; between content_begin_status and its end. */
 int content_settle(struct naos_fs *fs, struct inode *inode, struct naos_error *err) naos_must_check;
 
 /* Times as users see them, and the size if the file is open; false if it is not. */

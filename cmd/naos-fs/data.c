@@ -115,9 +115,11 @@ void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (rc == 0)
 		rc = content_open(fs, inode, write || cut, &handle->content, &err);
 	if (rc == 0 && cut) {
+		content_begin_change(handle->content);
 		rc = naos_sealed_file_truncate(handle->content->file, 0, &err);
 		if (rc == 0 && transport_kills_privileges() && attr_kill_privileges(fs, inode) != 0)
 			rc = naos_error_set_errno(&err, EPERM, "cannot take set-user-id away");
+		content_end_change(fs, handle->content);
 		if (rc != 0)
 			content_close(fs, handle->content);
 	}
@@ -178,15 +180,14 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t bytes, of
 	struct handle *handle = handle_of(fi);
 	uint64_t at = (uint64_t)offset;
 	int rc;
-	if (transport_kills_privileges() && attr_kill_privileges(fs, inode_of(fs, ino)) != 0) {
-		(void)fuse_reply_err(req, EPERM);
-		return;
-	}
-	if (handle->append && fs->shared && !fi->writepage) /* the kernel's idea of the end may be old */
+	content_begin_change(handle->content);
+	if (transport_kills_privileges() && attr_kill_privileges(fs, inode_of(fs, ino)) != 0)
+		rc = naos_error_set_errno(&err, EPERM, "cannot take set-user-id away");
+	else if (handle->append && fs->shared && !fi->writepage) /* the kernel's idea of the end may be old */
 		rc = naos_sealed_file_append(handle->content->file, data, bytes, &at, &err);
 	else
 		rc = naos_sealed_file_write(handle->content->file, data, bytes, at, &err);
-	content_written(fs, handle->content);
+	content_end_change(fs, handle->content);
 	if (rc != 0)
 		fs_reply_error(req, &err);
 	else
@@ -202,6 +203,7 @@ void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 	struct content *content = handle_of(fi)->content;
 	bool keep_size = (mode & FALLOC_FL_KEEP_SIZE) != 0;
 	int rc;
+	content_begin_change(content);
 	switch (mode & ~FALLOC_FL_KEEP_SIZE) {
 	case 0:
 		rc = naos_sealed_file_allocate(content->file, (uint64_t)offset, (uint64_t)bytes, keep_size, &err);
@@ -213,13 +215,13 @@ void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 		rc = naos_sealed_file_zero(content->file, (uint64_t)offset, (uint64_t)bytes, keep_size, &err);
 		break;
 	default:
-		(void)fuse_reply_err(req, EOPNOTSUPP);
-		return;
+		rc = naos_error_set_errno(&err, EOPNOTSUPP, "this kind of fallocate is not supported");
 	}
-	content_written(fs, content);
+	int killed = rc == 0 && fuse_req_ctx(req)->uid != 0 ? attr_kill_privileges(fs, inode_of(fs, ino)) : 0;
+	content_end_change(fs, content);
 	if (rc != 0)
 		return fs_reply_error(req, &err);
-	(void)fuse_reply_err(req, fuse_req_ctx(req)->uid != 0 ? attr_kill_privileges(fs, inode_of(fs, ino)) : 0);
+	(void)fuse_reply_err(req, killed);
 }
 
 /* The first hole at or behind offset; the end of the file is one. */
@@ -274,11 +276,12 @@ void fs_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_offset, struct f
 		rc = naos_sealed_file_read(from->file, buffer, want, (uint64_t)in_offset + done, &got, &err);
 		if (rc != 0 || got == 0)
 			break;
+		content_begin_change(to);
 		rc = naos_sealed_file_write(to->file, buffer, got, (uint64_t)out_offset + done, &err);
+		content_end_change(fs_of(req), to);
 		if (rc == 0)
 			done += got;
 	}
-	content_written(fs_of(req), to);
 	if (rc != 0 && done == 0)
 		fs_reply_error(req, &err);
 	else

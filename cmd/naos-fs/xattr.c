@@ -35,7 +35,9 @@ void fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 		/* a later write, and sealing writes, would take capabilities away again */
 		if (strcmp(name, "security.capability") == 0)
 			content_seal_now(fs, inode);
+		content_begin_status(inode); /* an ACL changes the mode */
 		rc = setxattr(path_of(inode).text, name, value, bytes, flags) == 0 ? 0 : errno;
+		content_end_status(inode);
 	}
 	(void)fuse_reply_err(req, rc);
 }

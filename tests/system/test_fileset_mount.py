@@ -113,6 +113,17 @@ def test_a_file_handle_opens_the_file_after_a_new_mount(mount):
         assert open_handle(known) == b"the same file"  # elsewhere the node must be remembered
 
 
+def test_times_that_were_set_survive_an_fsync(mount):
+    with open(mount.path / "a", "wb") as out:
+        out.write(b"x" * 10000)
+        out.flush()
+        os.utime(out.fileno(), ns=(1_000_000_000_123_456_789, 1_100_000_000_987_654_321))
+        os.fsync(out.fileno())
+        assert os.fstat(out.fileno()).st_mtime_ns == 1_100_000_000_987_654_321
+    mount.stop()
+    assert (mount.below / "a").stat().st_mtime_ns == 1_100_000_000_987_654_321
+
+
 def test_the_second_local_mount_is_refused(mount, tmp_path):
     other = mount.second()
     with pytest.raises(AssertionError, match="mounted already"):
