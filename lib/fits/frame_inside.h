@@ -1,0 +1,56 @@
+/* Inside of an open frame.  SPDX-License-Identifier: Apache-2.0 */
+#ifndef NAOS_FITS_FRAME_INSIDE_H
+#define NAOS_FITS_FRAME_INSIDE_H
+
+#include <pthread.h>
+
+#include "fits/frame.h"
+#include "fits/framekeys.h"
+
+#define NAOS_FRAME_KEPT_SEGMENTS 4u /* decrypted ones that small reads share */
+
+/* One stretch of the result: bytes in memory, zeros, or data of a unit. */
+struct frame_piece {
+	uint64_t offset, bytes; /* in the result */
+	enum { PIECE_TEXT, PIECE_ZERO, PIECE_DATA } kind;
+	uint8_t *text;  /* owned */
+	uint32_t hdu;
+	bool header;
+};
+
+struct kept_segment {
+	uint32_t hdu;
+	uint64_t index, used_at;
+	uint8_t *text; /* NULL: free */
+	size_t bytes;
+};
+
+struct naos_frame {
+	int fd;
+	char *name;
+	struct naos_manifest manifest;
+	struct naos_container container;
+	struct naos_blob blobs[2];
+	bool has_blob[2];
+	struct naos_gcm_key *keys[2];
+	enum naos_frame_key_state states[2];
+	struct naos_error reasons[2];
+	enum naos_frame_level level;
+	uint8_t **headers; /* decrypted, by unit; NULL without the header key */
+	struct frame_piece *pieces;
+	size_t piece_count, unit_count;
+	struct naos_frame_place *places;
+	uint64_t result_bytes;
+	pthread_mutex_t lock; /* guards what follows */
+	struct kept_segment kept[NAOS_FRAME_KEPT_SEGMENTS];
+	uint64_t clock;
+};
+
+/* Decrypts one segment into text (its row's bytes).  NAOS_E_INTEGRITY; text is zeroed then. */
+int frame_open_segment(struct naos_frame *frame, enum naos_frame_part part, uint32_t hdu, uint64_t index, uint8_t *text, size_t *ret_bytes,
+		       struct naos_error *err) naos_must_check;
+/* Makes the pieces of the result from level, headers and manifest. */
+int frame_make_view(struct naos_frame *frame, struct naos_error *err) naos_must_check;
+void frame_free_view(struct naos_frame *frame);
+
+#endif
