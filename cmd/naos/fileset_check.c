@@ -1,6 +1,11 @@
 /* naos fileset check.  SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "fileset.h"
 #include "fileset_tree.h"
 #include "seal/check_tree.h"
+
+#define SETTLE_S 60 /* in a mounted file set a file without a first page may be in the making */
 
 static const struct naos_option options[] = {
 	NAOS_OPTION_KEYS,
@@ -29,6 +34,19 @@ static int read_demand(const struct naos_invocation *invocation, struct naos_uui
 				      naos_config_origin(invocation->config, "fileset", name, "id"), name);
 	*ret = demand;
 	return 0;
+}
+
+/* naos-fs in mode local makes a file under its name before it has a first page. */
+static int read_settle(const struct naos_invocation *invocation, int64_t *ret, struct naos_error *err)
+{
+	naos_automounts struct naos_mounts mounts = { .count = 0 };
+	const char *name = invocation->operands[0], *point = naos_config_string(invocation->config, "fileset", name, "mountpoint");
+	const struct naos_mount *mount = NULL;
+	int rc = naos_mounts_read(&mounts, err);
+	*ret = 0;
+	while (rc == 0 && *ret == 0 && (mount = naos_fileset_mount_next(&mounts, name, mount)))
+		*ret = !point[0] || strcmp(mount->point, point) == 0 ? SETTLE_S : 0;
+	return rc;
 }
 
 static int check_tree(struct naos_work *work, struct naos_check *check, struct naos_error *err)
@@ -60,6 +78,8 @@ static int run_check(struct naos_invocation *invocation, struct naos_error *err)
 	if (keyless && repair)
 		return naos_error_set(err, NAOS_E_USAGE, "repair needs the keys: give --keyless or --repair, not both");
 	int rc = naos_fileset_tree(invocation, NULL, &check.root, err);
+	if (rc == 0)
+		rc = read_settle(invocation, &check.settle_s, err);
 	if (rc == 0 && keyless)
 		rc = read_demand(invocation, &id, &check.demand, err);
 	if (rc != 0)

@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/xattr.h>
+#include <time.h>
 
 #include "seal/rewrap_tree.h"
 
@@ -145,6 +147,8 @@ static void mend(const struct naos_check *check, struct naos_tree_file *file, bo
 		naos_tally_notice(check->tally, file->item->path, NAOS_NOTICE_REBUILT);
 	if (rc == 0)
 		verify(check, file, found);
+	else if (rc == NAOS_E_BUSY && found->rc == 0)
+		found->writer = true; /* one came meanwhile */
 	else if (found->rc == 0 || !is_damage(rc))
 		*found = (struct finding){ .rc = rc, .err = err, .writer = found->writer };
 }
@@ -168,8 +172,17 @@ static void inspect(const struct naos_check *check, const struct naos_tree_file 
 
 /* --- either way --------------------------------------------------------------------------------------------------------- */
 
+/* Removed or replaced while it was looked at. */
+static bool is_gone(const struct naos_tree_file *file)
+{
+	struct stat status;
+	return fstat(file->fd, &status) == 0 && status.st_nlink == 0;
+}
+
 static void report(const struct naos_check *check, const struct naos_tree_file *file, const struct finding *found)
 {
+	if (found->rc != 0 && is_gone(file))
+		return;
 	if (found->rc != 0) {
 		naos_tally_failure(check->tally, file->item->path, &found->err);
 		return;
@@ -203,10 +216,15 @@ static void check_sealed(const struct naos_check *check, struct naos_tree_file *
 static int set_aside(const struct naos_check *check, struct naos_tree_file *file, struct naos_error *err)
 {
 	const struct naos_walk_item *item = file->item;
-	int rc = naos_sealed_has_writer(file->fd) ?
-		     naos_error_set(err, NAOS_E_BUSY, "%s is open for writing: repair it when it is closed", file->shown) :
-		     check->repairing(check->context, item->path, "set-aside", err);
+	int rc = check->repairing(check->context, item->path, "set-aside", err);
 	return rc ? rc : naos_lost_put(check->root, item->dir->fd, item->name, item->below_root, file->fd, file->shown, err);
+}
+
+static bool is_in_the_making(const struct naos_check *check, const struct naos_tree_file *file)
+{
+	struct stat status;
+	return naos_sealed_has_writer(file->fd) ||
+	       (check->settle_s && fstat(file->fd, &status) == 0 && time(NULL) - status.st_ctim.tv_sec < check->settle_s);
 }
 
 /* No sealed file. */
@@ -215,6 +233,10 @@ static void check_stranger(const struct naos_check *check, struct naos_tree_file
 	struct naos_error err = file->err;
 	int rc = err.code;
 	if (file->fd >= 0 && is_damage(rc) && naos_sealed_is_unborn(file->fd)) {
+		if (is_in_the_making(check, file)) {
+			naos_tally_notice(check->tally, file->item->path, NAOS_NOTICE_OPEN);
+			return;
+		}
 		rc = check->repair ? set_aside(check, file, &err) :
 				     naos_error_set(&err, NAOS_E_INTEGRITY,
 						    "%s: a crash took its first page before that was durable: it holds nothing "

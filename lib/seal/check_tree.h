@@ -14,6 +14,7 @@ struct naos_check {
 	struct naos_inspect_demand demand; /* without */
 	struct naos_tally *tally;
 	bool repair;      /* with keys only */
+	int64_t settle_s; /* a file that holds nothing yet may still be in the making for so long; 0: nobody makes any */
 	const char *root; /* the tree's */
 	/* Called before each repair ("recover", "rebuild", "set-aside"), by any worker; what it refuses is not done. */
 	int (*repairing)(void *context, const char *path, const char *what, struct naos_error *err);

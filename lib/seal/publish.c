@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/io.h"
+#include "seal/inspect.h"
 
 #define LOCKLESS_AGE_S (24 * 3600) /* where locks don't work, what nobody wrote to for a day is a leftover */
 #define FEW 2			   /* files that are flushed one by one */
@@ -225,6 +226,8 @@ static bool is_abandoned(int dir_fd, const char *base)
 	if (fd < 0 || fstat(fd, &status) != 0)
 		return false;
 	if (!S_ISREG(status.st_mode))
+		return false;
+	if (naos_sealed_has_writer(fd)) /* of a file that is made in place, which has this lock only */
 		return false;
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
 		return true;

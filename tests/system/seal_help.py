@@ -188,7 +188,7 @@ class FileSet:
         self.sets, self.path = sets, directory / "genomes"
         self.path.mkdir(exist_ok=True)
         self.plain_config = sets.config.read_text()
-        self.configure(path=self.path, id=sets.json("key", "show", "genomes")[0]["id"], **keys)
+        self.configure(path=self.path, mountpoint=directory / "mount", id=sets.json("key", "show", "genomes")[0]["id"], **keys)
 
     def configure(self, **keys):
         self.keys = keys
