@@ -25,15 +25,15 @@
 	"pipe pipe2 poll ppoll select _newselect pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 " \
 	"eventfd eventfd2 signalfd4 timerfd_create timerfd_settime "
 #define FILES \
-	"open openat openat2 creat stat stat64 lstat lstat64 newfstatat fstatat64 statx access faccessat faccessat2 readlink readlinkat getcwd " \
-	"getdents getdents64 statfs statfs64 fstatfs fstatfs64 "
+	"open openat openat2 creat stat stat64 lstat lstat64 newfstatat fstatat64 statx access faccessat faccessat2 readlink readlinkat " \
+	"getcwd getdents getdents64 statfs statfs64 fstatfs fstatfs64 "
 #define CHANGES_OF_FILES \
 	"mkdir mkdirat rename renameat renameat2 unlink unlinkat rmdir link linkat truncate ftruncate ftruncate64 fallocate fadvise64 " \
 	"fsync fdatasync sync syncfs sync_file_range flock chmod fchmod fchmodat fchown fchownat umask utime utimes futimesat utimensat " \
 	"fgetxattr flistxattr getxattr lgetxattr "
 #define SOCKETS \
-	"socketpair connect accept accept4 bind listen getsockname getpeername setsockopt getsockopt sendto recvfrom sendmsg recvmsg sendmmsg " \
-	"recvmmsg shutdown "
+	"socketpair connect accept accept4 bind listen getsockname getpeername setsockopt getsockopt sendto recvfrom sendmsg recvmsg " \
+	"sendmmsg recvmmsg shutdown "
 #define CHILDREN "vfork wait4 waitid kill " /* posix_spawn is clone */
 #define MODULES /* what PKCS#11 modules of vendors use to reach their daemon */ \
 	"shmget shmat shmdt shmctl semget semop semctl semtimedop msgget msgsnd msgrcv ioctl "
@@ -55,8 +55,8 @@ static const struct row {
 
 /* Asked for by nobody but an intruder. */
 static const char deadly[] =
-	"ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd kexec_load kexec_file_load init_module finit_module delete_module "
-	"bpf perf_event_open userfaultfd mount umount2 pivot_root chroot setns unshare open_by_handle_at iopl ioperm swapon swapoff reboot "
+	"ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd kexec_load kexec_file_load init_module finit_module "
+	"delete_module bpf perf_event_open userfaultfd mount umount2 pivot_root chroot setns unshare open_by_handle_at iopl ioperm swapon swapoff reboot "
 	"add_key request_key keyctl execveat ";
 
 #if defined(__has_feature)
