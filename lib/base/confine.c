@@ -56,7 +56,8 @@ static const struct row {
 /* Asked for by nobody but an intruder. */
 static const char deadly[] =
 	"ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd kexec_load kexec_file_load init_module finit_module "
-	"delete_module bpf perf_event_open userfaultfd mount umount2 pivot_root chroot setns unshare open_by_handle_at iopl ioperm swapon swapoff reboot "
+	"delete_module bpf perf_event_open userfaultfd mount umount2 "
+	"pivot_root chroot setns unshare open_by_handle_at iopl ioperm swapon swapoff reboot "
 	"add_key request_key keyctl execveat ";
 
 #if defined(__has_feature)
