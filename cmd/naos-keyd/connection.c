@@ -8,6 +8,8 @@
 #include <openssl/err.h>
 
 #include "base/log.h"
+#include "kmip/message.h"
+#include "kmip/reason.h"
 #include "kmip/ttlv.h"
 
 #define HEAD_BYTES 8
@@ -29,7 +31,9 @@ struct connection {
 	struct naos_keyd_request *request; /* the message as it was understood; not answered yet */
 	int64_t started_ns;
 	bool in_quick, in_slow; /* which epolls know the socket */
+	bool last; /* ends when its answer is written */
 	struct keyd_peer_name peer;
+	unsigned place; /* of its identity, in the budget */
 	unsigned verified; /* tls_generation of the last look at the peer's certificate */
 	char address[96];
 };
@@ -98,6 +102,19 @@ void connection_format_address(const struct sockaddr *address, socklen_t bytes, 
 
 /* --- life ------------------------------------------------------------------------------------------------------------ */
 
+/* What of a message is in the budget: short ones are not. */
+static size_t counted(const struct naos_secret *message)
+{
+	size_t bytes = message ? naos_secret_bytes(message) : 0;
+	return bytes > FIRST_ROOM ? bytes : 0;
+}
+
+static struct naos_secret *let_go(struct connection *connection, struct naos_secret *message)
+{
+	budget_give(&connection->shared->budget, connection->place, counted(message));
+	return naos_secret_free(message);
+}
+
 static void connection_free(struct connection *connection)
 {
 	struct front_shared *shared = connection->shared;
@@ -111,8 +128,8 @@ static void connection_free(struct connection *connection)
 	(void)pthread_mutex_unlock(&shared->lock);
 	if (connection->request)
 		(void)naos_keyd_request_end(connection->request, NULL, NULL);
-	(void)naos_secret_free(connection->message);
-	(void)naos_secret_free(connection->answer);
+	(void)let_go(connection, connection->message);
+	(void)let_go(connection, connection->answer);
 	SSL_free(connection->ssl);
 	naos_close_descriptor(&connection->fd);
 	atomic_fetch_sub(&shared->counters->connections_open, 1);
@@ -220,6 +237,7 @@ static enum outcome step_handshake(struct connection *connection)
 		return END;
 	}
 	atomic_fetch_add(&shared->counters->handshakes_resumed, (unsigned)SSL_session_reused(connection->ssl));
+	connection->place = budget_place(connection->peer.identity);
 	connection->phase = READING;
 	set_deadline(connection, shared->idle_ns);
 	return GO_ON;
@@ -232,16 +250,23 @@ static int make_room(struct connection *connection, struct naos_error *err)
 	if (connection->have < room)
 		return 0;
 	size_t grown = room ? 2 * room : FIRST_ROOM;
+	grown = grown < connection->need ? grown : connection->need;
+	size_t more = grown > FIRST_ROOM ? grown : 0;
 	struct naos_secret *larger;
-	int rc = naos_secret_create(grown < connection->need ? grown : connection->need, &larger, err);
+	int rc = budget_take(&connection->shared->budget, connection->place, more, err);
 	if (rc != 0)
 		return rc;
+	rc = naos_secret_create(grown, &larger, err);
+	if (rc != 0) {
+		budget_give(&connection->shared->budget, connection->place, more);
+		return rc;
+	}
 	uint8_t *into = naos_secret_data(larger);
 	if (connection->message)
 		memcpy(into, naos_secret_view(connection->message), connection->have); /* lint-ok: from slab to slab */
 	else
 		memcpy(into, connection->head, HEAD_BYTES); /* lint-ok: type and length only */
-	(void)naos_secret_free(connection->message);
+	(void)let_go(connection, connection->message);
 	connection->message = larger;
 	return 0;
 }
@@ -254,11 +279,33 @@ static enum outcome refuse(struct connection *connection, const struct naos_erro
 	return END;
 }
 
+/* What it sends can't be taken now: it is told so, and the connection ends behind that. */
+static enum outcome refuse_with_answer(struct connection *connection, const struct naos_error *err)
+{
+	const struct naos_kmip_response_item item = {
+		.status = NAOS_KMIP_STATUS_OPERATION_FAILED, .message = naos_kmip_text(err->message),
+		.reason = naos_kmip_reason_in_version(NAOS_KMIP_REASON_SERVER_LIMIT_EXCEEDED, NAOS_KMIP_1_4),
+	};
+	const struct naos_kmip_response response = { .version = NAOS_KMIP_1_4, .time_stamp = naos_kmip_date((int64_t)time(NULL)),
+						     .batch = { &item, 1 } };
+	connection->message = let_go(connection, connection->message);
+	connection->have = connection->need = connection->sent = 0;
+	if (naos_kmip_response_write(&response, 0, &connection->answer, NULL) != 0)
+		return refuse(connection, err);
+	connection->last = true;
+	connection->phase = WRITING;
+	(void)refuse(connection, err); /* counted and logged */
+	return GO_ON;
+}
+
 static enum outcome step_read(struct connection *connection)
 {
 	struct naos_error err = NAOS_ERROR_INIT;
 	bool head = connection->have < HEAD_BYTES;
-	if (!head && make_room(connection, &err) != 0)
+	int made = head ? 0 : make_room(connection, &err);
+	if (made == NAOS_E_LIMIT)
+		return refuse_with_answer(connection, &err);
+	if (made != 0)
 		return refuse(connection, &err);
 	uint8_t *into = head ? connection->head : naos_secret_data(connection->message);
 	size_t room = head ? HEAD_BYTES : naos_secret_bytes(connection->message);
@@ -329,10 +376,11 @@ static enum outcome end_request(struct connection *connection)
 	struct naos_error err = NAOS_ERROR_INIT;
 	int rc = naos_keyd_request_end(naos_steal(connection->request), &connection->answer, &err);
 	count_latency(connection->shared->counters, now_ns() - connection->started_ns);
-	connection->message = naos_secret_free(connection->message);
+	connection->message = let_go(connection, connection->message);
 	connection->have = connection->need = connection->sent = 0;
 	if (rc != 0)
 		return refuse(connection, &err);
+	budget_take_anyway(&connection->shared->budget, connection->place, counted(connection->answer));
 	connection->good_once = true;
 	connection->phase = WRITING;
 	set_deadline(connection, connection->shared->message_ns);
@@ -353,7 +401,9 @@ static enum outcome step_write(struct connection *connection)
 	atomic_fetch_add(&connection->shared->counters->bytes_out, (unsigned)put);
 	if (connection->sent < bytes)
 		return GO_ON;
-	connection->answer = naos_secret_free(connection->answer);
+	connection->answer = let_go(connection, connection->answer);
+	if (connection->last)
+		return END;
 	connection->phase = READING;
 	set_deadline(connection, connection->shared->idle_ns);
 	return GO_ON;
@@ -375,10 +425,8 @@ static void settle(struct connection *connection, enum outcome outcome)
 static enum outcome collect(struct connection *connection)
 {
 	enum outcome outcome = GO_ON;
-	while (outcome == GO_ON && connection->phase == WRITING)
-		outcome = step_write(connection);
-	while (outcome == GO_ON && !(connection->message && connection->have == connection->need))
-		outcome = step_read(connection);
+	while (outcome == GO_ON && !(connection->phase == READING && connection->message && connection->have == connection->need))
+		outcome = connection->phase == WRITING ? step_write(connection) : step_read(connection);
 	return outcome == GO_ON ? begin_request(connection) : outcome;
 }
 

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
+#include "budget.h"
 #include "front.h"
 
 struct connection;
@@ -21,6 +22,7 @@ struct front_shared {
 	struct front_counters *counters;
 	int64_t handshake_ns, message_ns, idle_ns;
 	uint64_t max_connections;
+	struct budget budget;
 	atomic_uint busy; /* connections that a thread works on now */
 	pthread_mutex_t lock; /* tls, list */
 	SSL_CTX *tls;

@@ -19,6 +19,8 @@
 #define NAOS_KEYD_MAX_ATTRIBUTE_BYTES 65536 /* all attributes of one object, encoded */
 #define NAOS_KEYD_MAX_TEXT_BYTES 4096       /* one text of an attribute */
 #define NAOS_KEYD_MAX_LOCATED 1000          /* identifiers in one answer to Locate; go on with Offset Items */
+#define NAOS_KEYD_MAX_QUERY_FUNCTIONS 64    /* in one Query */
+#define NAOS_KEYD_MAX_FILTERS 64            /* attributes to search for, in one Locate */
 #define NAOS_KEYD_MAX_IDENTITY_BYTES 255
 #define NAOS_KEYD_MAX_IDENTITIES 65536      /* whose rate is measured at a time */
 
@@ -31,6 +33,10 @@
 #define NAOS_KEYD_QUICK_ITEMS 128               /* items of one of them; a longer batch is answered by itself */
 #define NAOS_KEYD_QUICK_BYTES ((size_t)64 << 10) /* length of one of them */
 #define NAOS_KEYD_GROUP_ITEMS 1000              /* items of all messages of one group */
+
+/* Messages of more than 4 KiB that are under way: received, or answers not yet taken */
+#define NAOS_KEYD_MAX_IDENTITY_HELD_BYTES ((size_t)8 << 20) /* of one identity */
+#define NAOS_KEYD_MAX_HELD_BYTES ((size_t)32 << 20)         /* of all: half of the secret memory */
 
 /* Time */
 #define NAOS_KEYD_CLOCK_SKEW_S 300 /* by which a request's time stamp may differ */

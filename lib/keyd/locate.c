@@ -6,6 +6,7 @@
 struct search {
 	struct naos_call *call;
 	const struct naos_kmip_locate_request *request;
+	int32_t storage; /* bits of Storage Status Mask */
 	struct naos_uuid *found; /* oldest first */
 	size_t count, room;
 	bool exhausted;
@@ -92,18 +93,22 @@ static bool wants_destroyed(const struct naos_kmip_attributes *filters)
 			 state->value.enumeration == NAOS_KMIP_STATE_DESTROYED_COMPROMISED);
 }
 
+/* Which storage is looked through. */
+static int32_t storage_of(const struct naos_kmip_locate_request *request)
+{
+	if (request->storage_status_mask.present)
+		return request->storage_status_mask.value;
+	bool destroyed = wants_destroyed(&request->attributes) || wants_destroyed(&request->template_attributes);
+	return NAOS_KMIP_STORAGE_STATUS_ONLINE_STORAGE | (destroyed ? NAOS_KMIP_STORAGE_STATUS_DESTROYED_STORAGE : 0);
+}
+
 static bool fits_status(const struct search *search, const struct naos_object *object)
 {
-	int32_t mask = search->request->storage_status_mask.present ? search->request->storage_status_mask.value :
-								      NAOS_KMIP_STORAGE_STATUS_ONLINE_STORAGE;
 	bool destroyed = naos_object_state(object, search->call->now) >= NAOS_KMIP_STATE_DESTROYED;
-	if (!search->request->storage_status_mask.present &&
-	    (wants_destroyed(&search->request->attributes) || wants_destroyed(&search->request->template_attributes)))
-		mask |= NAOS_KMIP_STORAGE_STATUS_DESTROYED_STORAGE;
 	const struct naos_kmip_attribute *fresh = naos_object_attribute(object, NAOS_KMIP_TAG_FRESH, 0);
 	if (search->request->object_group_member == NAOS_KMIP_OBJECT_GROUP_MEMBER_GROUP_MEMBER_FRESH && !(fresh && fresh->value.boolean))
 		return false;
-	return (mask & (destroyed ? NAOS_KMIP_STORAGE_STATUS_DESTROYED_STORAGE : NAOS_KMIP_STORAGE_STATUS_ONLINE_STORAGE)) != 0;
+	return (search->storage & (destroyed ? NAOS_KMIP_STORAGE_STATUS_DESTROYED_STORAGE : NAOS_KMIP_STORAGE_STATUS_ONLINE_STORAGE)) != 0;
 }
 
 /* Filters first: they are cheaper than roles. */
@@ -157,9 +162,11 @@ static int answer(struct naos_call *call, const struct naos_kmip_locate_request 
 
 NAOS_OPERATION(locate)
 {
-	struct search search = { .call = call, .request = &in->locate };
+	struct search search = { .call = call, .request = &in->locate, .storage = storage_of(&in->locate) };
 	if (naos_call_allowed(call, NAOS_RIGHT_LOCATE) != 0)
 		return -1;
+	if (in->locate.attributes.count + in->locate.template_attributes.count > NAOS_KEYD_MAX_FILTERS)
+		return naos_call_refuse(call, NAOS_KMIP_REASON_INVALID_FIELD, "a search has at most %d attributes", NAOS_KEYD_MAX_FILTERS);
 	naos_table_each(call->keyd->table, visit, &search);
 	int rc = search.exhausted ? naos_call_refuse(call, NAOS_KMIP_REASON_GENERAL_FAILURE, "out of memory") :
 				    answer(call, &in->locate, &search, &out->locate);

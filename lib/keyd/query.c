@@ -105,6 +105,9 @@ static int answer_function(struct naos_call *call, uint32_t function, struct nao
 
 NAOS_OPERATION(query)
 {
+	if (in->query.functions.count > NAOS_KEYD_MAX_QUERY_FUNCTIONS)
+		return naos_call_refuse(call, NAOS_KMIP_REASON_INVALID_FIELD, "a Query asks for at most %d functions",
+					NAOS_KEYD_MAX_QUERY_FUNCTIONS);
 	for (size_t i = 0; i < in->query.functions.count; i++)
 		if (answer_function(call, in->query.functions.items[i], &out->query) != 0)
 			return -1;

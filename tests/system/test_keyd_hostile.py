@@ -9,7 +9,7 @@ import time
 import pytest
 
 import pki as certificates
-from keyd import create, encrypt, leaf, on, operation, request, structure
+from keyd import create, encrypt, extractable, leaf, on, operation, request, structure
 from keyd_server import Keyd, Refused, kmip
 from softhsm import MISSING, SoftToken
 
@@ -155,3 +155,49 @@ def test_idle_connections_cost_little_and_memory_stays_flat(keyd, good):
             assert ended(client.tls, HUGE + bytes(60000))
     if not SANITIZED:
         assert keyd.rss_kib() - middle < 4096
+
+
+def test_slow_senders_of_long_messages_leave_room_for_others(tmp_path):
+    """Each holds what it sent so far in the key manager's secret memory: after some of them the next is told to wait."""
+    pki = certificates.Pki(tmp_path / "pki")
+    with Keyd(tmp_path / "keyd", SoftToken(tmp_path / "softhsm"), pki, settings={"message-timeout": "100s"}) as keyd:
+        fill_with_slow_senders(keyd, pki.client("alice", uri="naos://test/alice"), pki.client("mallory", uri="naos://test/mallory"))
+
+
+def fill_with_slow_senders(keyd, alice, mallory):
+    context = keyd.context(mallory)
+    slow, refused = [], []
+    head = bytes.fromhex("42007801") + ((1 << 20) - 16).to_bytes(4, "big")
+    try:
+        for _ in range(80):
+            client = keyd.client(mallory, context)
+            slow.append(client)
+            client.works()  # long messages are taken only after a good one
+            client.tls.settimeout(0.05)
+            try:
+                client.tls.sendall(head + bytes(700000))
+                answer = client.tls.recv(4096)
+            except TimeoutError:
+                continue  # it is taken, and waited for
+            except OSError:
+                refused.append("connection ended")
+                continue
+            refused.append(kmip.decode(answer).find("BatchItem").find("ResultMessage").value)
+        assert 1 <= len(slow) - len(refused) <= 8, f"{len(refused)} of {len(slow)} were refused"
+        assert [text for text in refused if "8 MiB of long messages under way" in text]
+        # what another one sends, as long, is served
+        with keyd.client(alice) as client:
+            client.works()
+            uid = client.ok(create(extractable())).find("UniqueIdentifier").value
+            client.ok(on("Activate", uid))
+            long = [encrypt(uid, bytes(200000)) for _ in range(4)]
+            assert all(item.find("ResultStatus").value == "Success" for item in client.ask(*long))
+    finally:
+        for client in slow:
+            client.close()
+    with keyd.client(mallory, context) as client:  # and room comes back
+        client.works()
+        client.tls.settimeout(0.5)
+        with pytest.raises(TimeoutError):  # it waits for the rest
+            client.tls.sendall(head + bytes(700000))
+            client.tls.recv(1)
