@@ -134,7 +134,7 @@ static int truncate_to(struct naos_fs *fs, struct inode *inode, uint64_t size, s
 	if (rc != 0)
 		return rc;
 	content_begin_change(content);
-	rc = naos_sealed_file_truncate(content->file, size, err);
+	rc = content_truncate(content, size, err);
 	content_end_change(fs, content);
 	content_close(fs, content);
 	return rc;
@@ -177,10 +177,11 @@ void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, s
 	struct inode *inode = inode_of(fs, ino);
 	struct naos_error err = NAOS_ERROR_INIT;
 	int rc = 0;
-	if (to_set & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) {
+	bool size_or_times = (to_set & (FUSE_SET_ATTR_SIZE | TIMES)) != 0; /* neither these nor others: chown(-1, -1) */
+	if ((to_set & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) || !size_or_times) {
 		content_begin_status(inode);
 		rc = to_set & FUSE_SET_ATTR_MODE ? set_mode(fs, inode, attr->st_mode) : 0;
-		if (rc == 0 && (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)))
+		if (rc == 0 && ((to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) || !(to_set & FUSE_SET_ATTR_MODE)))
 			rc = set_owner(inode, attr, to_set);
 		content_end_status(inode);
 	}

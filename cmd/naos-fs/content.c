@@ -8,6 +8,7 @@
 
 #include "ahead.h"
 #include "base/log.h"
+#include "times.h"
 
 #define IDLE_MAX 1024u      /* closed files that stay open at most */
 #define BATCH 512u          /* files sealed together */
@@ -55,67 +56,6 @@ static void ring_remove(struct content_table *table, struct content *content)
 
 /* --- the sealed file behind ---------------------------------------------------------------------------------------------- */
 
-static bool same_time(const struct timespec *left, const struct timespec *right)
-{
-	return left->tv_sec == right->tv_sec && left->tv_nsec == right->tv_nsec;
-}
-
-static bool earlier(const struct timespec *left, const struct timespec *right)
-{
-	return left->tv_sec != right->tv_sec ? left->tv_sec < right->tv_sec : left->tv_nsec < right->tv_nsec;
-}
-
-static pthread_mutex_t quiet_lock = PTHREAD_MUTEX_INITIALIZER; /* guards inode->quiet; nothing is locked under it */
-
-/* The change time that users are shown for the one below.  With quiet_lock held. */
-static struct timespec shown_change(const struct inode *inode, const struct stat *status)
-{
-	return same_time(&inode->quiet.below, &status->st_ctim) ? inode->quiet.shown : status->st_ctim;
-}
-
-/* What the file below does not know yet. */
-static void show_gathered(const struct content *content, struct stat *status)
-{
-	if (!content->gathered_at_ms)
-		return;
-	status->st_mtim = content->written;
-	if (earlier(&status->st_ctim, &content->written))
-		status->st_ctim = content->written;
-}
-
-/* The status as users see it, before something of ours is written; content->change is held until restore_status. */
-static bool save_status(const struct content *content, struct stat *ret)
-{
-	if (fstat(content->fd, ret) != 0)
-		return false;
-	(void)pthread_mutex_lock(&quiet_lock);
-	ret->st_ctim = shown_change(content->inode, ret);
-	(void)pthread_mutex_unlock(&quiet_lock);
-	show_gathered(content, ret);
-	return true;
-}
-
-/* What writing of ours must not change for the user: the time of the last write, the time of the last change as long as the
- * inode is known, and the mode that a write may lose. */
-static void restore_status(const struct content *content, const struct stat *before)
-{
-	struct stat after;
-	if (fstat(content->fd, &after) != 0)
-		return;
-	if (!same_time(&after.st_mtim, &before->st_mtim)) {
-		const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, before->st_mtim };
-		(void)futimens(content->fd, times);
-	}
-	if (after.st_mode != before->st_mode)
-		(void)fchmod(content->fd, before->st_mode & 07777);
-	if (fstat(content->fd, &after) != 0)
-		return;
-	(void)pthread_mutex_lock(&quiet_lock);
-	content->inode->quiet.below = after.st_ctim;
-	content->inode->quiet.shown = before->st_ctim;
-	(void)pthread_mutex_unlock(&quiet_lock);
-}
-
 static int open_below(struct naos_fs *fs, struct inode *inode, bool write, int *ret_fd, bool *ret_writable, struct naos_error *err)
 {
 	/* whatever the user asked for: a write to part of a chunk needs its rest, and the kernel has checked the rights */
@@ -142,7 +82,8 @@ static int gather(struct content *content, struct naos_error *err)
 	return rc;
 }
 
-static int open_sealed(struct naos_fs *fs, struct inode *inode, struct content *content, bool write, struct naos_error *err)
+static int open_sealed(struct naos_fs *fs, struct inode *inode, struct content *content, bool write, bool *ret_resized,
+		       struct naos_error *err)
 {
 	struct naos_store *store;
 	struct naos_sealed_info info;
@@ -158,7 +99,7 @@ static int open_sealed(struct naos_fs *fs, struct inode *inode, struct content *
 		return rc;
 	}
 	content->fd = fd;
-	if (!save_status(content, &before))
+	if (!times_save(content, &before))
 		rc = naos_error_set_errno(err, errno, "cannot read the status of %s", name);
 	if (rc == 0)
 		rc = naos_sealed_probe(store, &info, err);
@@ -176,7 +117,8 @@ static int open_sealed(struct naos_fs *fs, struct inode *inode, struct content *
 	if (rc == 0 && mode == NAOS_SEALED_LOCAL)
 		rc = gather(content, err);
 	if (rc == 0 && naos_sealed_file_recovered(content->file)) {
-		restore_status(content, &before);
+		times_restore(content, &before);
+		*ret_resized = naos_sealed_file_size(content->file) != inode_plain_size((uint64_t)before.st_size);
 		naos_log(NAOS_LOG_WARNING, "event=recovered inode=%llu (it was open when this or another node stopped)",
 			 (unsigned long long)inode->number);
 	}
@@ -212,11 +154,12 @@ static int content_make(struct naos_fs *fs, struct inode *inode, bool write, str
 {
 	naos_autofree struct content *content = calloc(1, sizeof(*content));
 	struct stat status;
+	bool resized = false;
 	int rc = content ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to open a file");
 	if (content)
 		content->inode = inode;
 	for (unsigned waited = 0; rc == 0; waited += 20) {
-		rc = open_sealed(fs, inode, content, write, err);
+		rc = open_sealed(fs, inode, content, write, &resized, err);
 		if (rc != NAOS_E_BUSY || waited >= BUSY_WAIT_MS)
 			break;
 		(void)nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
@@ -233,6 +176,13 @@ static int content_make(struct naos_fs *fs, struct inode *inode, bool write, str
 	if (fstat(content->fd, &status) == 0 && status.st_nlink == 0 && !inode->unlinked) {
 		(void)!let_go(fs, naos_steal(content), false, NULL);
 		return naos_error_set(err, NAOS_E_CHANGED, "file %llu was replaced", (unsigned long long)inode->number);
+	}
+	if (resized) { /* it stays open, so that the next lookup shows its size and the next open has it */
+		content->handles = 0;
+		content->closed_at_ms = now_ms();
+		fs->contents->idle++;
+		content = NULL;
+		return naos_error_set(err, NAOS_E_CHANGED, "file %llu got another size by recovery", (unsigned long long)inode->number);
 	}
 	*ret = naos_steal(content);
 	return 0;
@@ -400,11 +350,11 @@ static int settle(struct naos_fs *fs, struct content *content, struct naos_error
 	struct stat status;
 	if (naos_sealed_file_gathered(content->file) == 0)
 		return 0;
-	bool known = save_status(content, &status);
+	bool known = times_save(content, &status);
 	int rc = naos_sealed_file_settle(content->file, err);
 	(void)count_gathered(fs, content);
 	if (known)
-		restore_status(content, &status);
+		times_restore(content, &status);
 	return rc;
 }
 
@@ -420,11 +370,11 @@ static int settle_alone(struct naos_fs *fs, struct content *content, struct naos
 static int seal_step(struct naos_fs *fs, struct content *content, struct naos_sealing *sealing, bool *ret_sealed, struct naos_error *err)
 {
 	struct stat status;
-	bool known = save_status(content, &status);
+	bool known = times_save(content, &status);
 	int rc = naos_sealed_file_seal_step(content->file, sealing, ret_sealed, err);
 	(void)count_gathered(fs, content);
 	if (known)
-		restore_status(content, &status);
+		times_restore(content, &status);
 	return rc;
 }
 
@@ -553,6 +503,16 @@ void content_seal_now(struct naos_fs *fs, struct inode *inode)
 	(void)pthread_mutex_unlock(&inode->lock);
 }
 
+int content_truncate(struct content *content, uint64_t size, struct naos_error *err)
+{
+	const struct timespec now[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_nsec = UTIME_NOW } };
+	bool same = naos_sealed_file_size(content->file) == size;
+	int rc = naos_sealed_file_truncate(content->file, size, err);
+	if (rc == 0 && same)
+		(void)futimens(content->fd, now);
+	return rc;
+}
+
 void content_begin_status(struct inode *inode)
 {
 	(void)pthread_mutex_lock(&inode->lock);
@@ -582,12 +542,10 @@ bool content_show(struct naos_fs *fs, struct inode *inode, struct stat *status)
 		(void)pthread_mutex_lock(&content->change);
 		(void)fstat(content->fd, status);
 	}
-	(void)pthread_mutex_lock(&quiet_lock);
-	status->st_ctim = shown_change(inode, status);
-	(void)pthread_mutex_unlock(&quiet_lock);
+	times_show(inode, status);
 	if (open) {
 		status->st_size = (off_t)naos_sealed_file_size(content->file);
-		show_gathered(content, status);
+		times_add_gathered(content, status);
 		(void)pthread_mutex_unlock(&content->change);
 	}
 	(void)pthread_mutex_unlock(&inode->lock);
@@ -598,11 +556,11 @@ int content_flush(struct naos_fs *fs, struct content *content, struct naos_error
 {
 	struct stat status;
 	(void)pthread_mutex_lock(&content->change);
-	bool known = save_status(content, &status);
+	bool known = times_save(content, &status);
 	int rc = naos_sealed_file_flush(content->file, err);
 	(void)count_gathered(fs, content);
 	if (known)
-		restore_status(content, &status);
+		times_restore(content, &status);
 	(void)pthread_mutex_unlock(&content->change);
 	return rc;
 }
@@ -619,7 +577,7 @@ void content_end_change(struct naos_fs *fs, struct content *content)
 		struct stat status;
 		(void)clock_gettime(CLOCK_REALTIME_COARSE, &now);
 		/* the kernel's own times may be finer than the clock: time doesn't go back */
-		if (save_status(content, &status) && earlier(&now, &status.st_ctim))
+		if (times_save(content, &status) && times_earlier(&now, &status.st_ctim))
 			now = status.st_ctim;
 		content->written = now;
 		if (!content->gathered_at_ms)

@@ -32,7 +32,8 @@ int content_table_start(struct naos_fs *fs, struct naos_error *err) naos_must_ch
  * next opening). */
 unsigned content_table_free(struct naos_fs *fs);
 
-/* Adds a handle.  NAOS_E_BUSY: another program holds the file; NAOS_E_CHANGED: it was replaced below, look it up again. */
+/* Adds a handle.  NAOS_E_BUSY: another program holds the file; NAOS_E_CHANGED: look it up again (the kernel does so when it is told
+ * ESTALE), for it was replaced below, or its size is another than was shown, which recovery found out. */
 int content_open(struct naos_fs *fs, struct inode *inode, bool write, struct content **ret, struct naos_error *err) naos_must_check;
 /* The content of a file just made: takes file, which owns fd; one handle. */
 int content_adopt(struct naos_fs *fs, struct inode *inode, struct naos_sealed_file *file, int fd, struct content **ret,
@@ -48,6 +49,8 @@ int content_flush(struct naos_fs *fs, struct content *content, struct naos_error
 void content_drop_unlinked(struct naos_fs *fs, struct inode *inode);
 /* Seals now what would be sealed later: before metadata is set that a later write would undo (capabilities). */
 void content_seal_now(struct naos_fs *fs, struct inode *inode);
+/* Between these two.  The time of modification changes also where the size does not. */
+int content_truncate(struct content *content, uint64_t size, struct naos_error *err) naos_must_check;
 /* Around each change of mode, owner, times or ACL, for the same reason. */
 void content_begin_status(struct inode *inode);
 void content_end_status(struct inode *inode);

@@ -104,6 +104,14 @@ void fs_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	}
 }
 
+/* True if nothing of the file can be written, whatever its mode is (chattr +i); what may only be appended to (+a) can't be sealed, so
+ * that it can't be written either. */
+static bool is_fixed(const struct inode *inode)
+{
+	struct statx status;
+	return statx(inode->fd, "", AT_EMPTY_PATH, 0, &status) == 0 && (status.stx_attributes & (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND));
+}
+
 void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct naos_fs *fs = fs_of(req);
@@ -112,11 +120,13 @@ void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	bool write = (fi->flags & O_ACCMODE) != O_RDONLY, cut = (fi->flags & O_TRUNC) != 0;
 	struct handle *handle = malloc(sizeof(*handle));
 	int rc = handle ? 0 : naos_error_set(&err, NAOS_E_NOMEM, "no memory to open a file");
+	if (rc == 0 && (write || cut) && is_fixed(inode))
+		rc = naos_error_set_errno(&err, EPERM, "the file is immutable");
 	if (rc == 0)
 		rc = content_open(fs, inode, write || cut, &handle->content, &err);
 	if (rc == 0 && cut) {
 		content_begin_change(handle->content);
-		rc = naos_sealed_file_truncate(handle->content->file, 0, &err);
+		rc = content_truncate(handle->content, 0, &err);
 		if (rc == 0 && transport_kills_privileges() && attr_kill_privileges(fs, inode) != 0)
 			rc = naos_error_set_errno(&err, EPERM, "cannot take set-user-id away");
 		content_end_change(fs, handle->content);
@@ -271,6 +281,10 @@ void fs_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_offset, struct f
 	size_t room, done = 0;
 	uint8_t *buffer = transport_buffer(&room);
 	int rc = 0;
+	content_begin_change(to);
+	if (fuse_req_ctx(req)->uid != 0 && attr_kill_privileges(fs_of(req), inode_of(fs_of(req), out)) != 0)
+		rc = naos_error_set_errno(&err, EPERM, "cannot take set-user-id away");
+	content_end_change(fs_of(req), to);
 	while (rc == 0 && done < bytes) {
 		size_t want = bytes - done < room ? bytes - done : room, got;
 		rc = naos_sealed_file_read(from->file, buffer, want, (uint64_t)in_offset + done, &got, &err);

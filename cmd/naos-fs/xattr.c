@@ -1,6 +1,7 @@
 /* Extended attributes and ACLs of all name spaces go to the file below; the one that holds the wrapped key is hidden.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/xattr.h>
 
@@ -26,6 +27,26 @@ static bool is_key(const char *name)
 	return strcmp(name, KEY_ATTRIBUTE) == 0;
 }
 
+static bool in_group(fuse_req_t req, gid_t group)
+{
+	gid_t groups[1024];
+	const struct fuse_ctx *user = fuse_req_ctx(req);
+	int count = fuse_req_getgroups(req, (int)NAOS_ARRAY_LENGTH(groups), groups);
+	for (int i = 0; i < count && i < (int)NAOS_ARRAY_LENGTH(groups); i++)
+		if (groups[i] == group)
+			return true;
+	return user->gid == group;
+}
+
+/* An ACL changes the mode; who is not in the file's group loses set-group-id by it, as by chmod. */
+static void lose_group(fuse_req_t req, const struct inode *inode)
+{
+	struct stat status;
+	if (fuse_req_ctx(req)->uid != 0 && fstatat(inode->fd, "", &status, AT_EMPTY_PATH) == 0 && (status.st_mode & S_ISGID) &&
+	    !in_group(req, status.st_gid))
+		(void)chmod(path_of(inode).text, status.st_mode & 07777 & ~S_ISGID);
+}
+
 void fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t bytes, int flags)
 {
 	struct naos_fs *fs = fs_of(req);
@@ -37,6 +58,8 @@ void fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 			content_seal_now(fs, inode);
 		content_begin_status(inode); /* an ACL changes the mode */
 		rc = setxattr(path_of(inode).text, name, value, bytes, flags) == 0 ? 0 : errno;
+		if (rc == 0 && strcmp(name, "system.posix_acl_access") == 0)
+			lose_group(req, inode);
 		content_end_status(inode);
 	}
 	(void)fuse_reply_err(req, rc);
@@ -76,12 +99,14 @@ void fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t room)
 void fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
 {
 	struct inode *inode = inode_of(fs_of(req), ino);
+	bool root = fuse_req_ctx(req)->uid == 0;
 	size_t space;
 	char *buffer = (char *)transport_buffer(&space);
 	ssize_t bytes = listxattr(path_of(inode).text, buffer, space), kept = 0;
 	for (ssize_t at = 0; at < bytes;) {
 		size_t length = strlen(buffer + at) + 1;
-		if (!is_key(buffer + at)) {
+		/* only root sees the names of trusted attributes */
+		if (!is_key(buffer + at) && (root || strncmp(buffer + at, "trusted.", 8) != 0)) {
 			memmove(buffer + kept, buffer + at, length);
 			kept += (ssize_t)length;
 		}

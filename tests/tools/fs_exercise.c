@@ -29,7 +29,6 @@
 #define LOG_LINES 400u
 #define LENGTH_MAX 70000u
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
 struct file {
 	char name[32], second[32]; /* second: a hard link, empty if there is none */
 	struct model *model;
