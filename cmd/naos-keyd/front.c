@@ -5,7 +5,9 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <string.h>
+#include <time.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -17,17 +19,31 @@
 #define MAX_LISTENERS 8
 #define MAX_THREADS 256
 #define MAX_QUICK_THREADS 16
+#define RESERVES 16 /* threads that stand in for quick ones that wait for an HSM or a disk that is stuck */
+#define STUCK_NS 100000000LL
+#define RESERVE_WAIT_MS 100
 #define ACCEPT_BATCH 64
 #define TICK_MS 250
 #define DRAIN_TICKS 40 /* requests under way get ten seconds */
+
+struct quick_thread {
+	struct front *front;
+	pthread_t thread;
+	bool reserve;
+	atomic_bool serves;       /* takes groups now: always, but for a reserve */
+	_Atomic int64_t since_ns; /* of the group at work; 0: none */
+};
 
 struct front {
 	struct front_shared shared;
 	int listeners[MAX_LISTENERS];
 	size_t listener_count;
 	char address[128];
-	pthread_t quick_threads[MAX_QUICK_THREADS], threads[MAX_THREADS], ticker;
-	size_t quick_count, quick_started, thread_count, started;
+	struct quick_thread quick[MAX_QUICK_THREADS + RESERVES];
+	size_t quick_count, quick_started;
+	sem_t stuck; /* one reserve is to serve */
+	pthread_t threads[MAX_THREADS], ticker;
+	size_t thread_count, started;
 	bool ticking;
 	int stop_fd;
 	atomic_bool stopping;
@@ -114,9 +130,10 @@ int front_open(const struct naos_config *config, SSL_CTX *tls, struct naos_keyd 
 	front->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	uint64_t threads = naos_config_number(config, "keyd", NULL, "threads");
 	front->thread_count = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : (size_t)threads;
-	/* two at least: one reads and enciphers while the other waits for the audit log's flush */
-	long cores = sysconf(_SC_NPROCESSORS_ONLN);
-	front->quick_count = cores < 2 ? 2 : cores > MAX_QUICK_THREADS ? MAX_QUICK_THREADS : (size_t)cores;
+	/* half the cores, for larger groups cost less each, and the worker needs the others */
+	long threads_wanted = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+	front->quick_count = threads_wanted < 1 ? 1 : threads_wanted > MAX_QUICK_THREADS ? MAX_QUICK_THREADS : (size_t)threads_wanted;
+	(void)sem_init(&front->stuck, 0, 0);
 	int rc = front->shared.quick_fd >= 0 && front->shared.slow_fd >= 0 && front->stop_fd >= 0 ? 0 : naos_error_set_errno(err, errno,
 			"cannot start the event loop");
 	if (rc == 0)
@@ -153,18 +170,65 @@ static void accept_some(struct front *front, int listener)
 	}
 }
 
+static int64_t now_ns(void)
+{
+	struct timespec now;
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Every thread that serves groups has been at one for long, so nobody reads what else comes. */
+static bool all_stuck(struct front *front)
+{
+	int64_t now = now_ns();
+	for (size_t i = 0; i < front->quick_started; i++) {
+		const struct quick_thread *quick = &front->quick[i];
+		int64_t since = atomic_load(&quick->since_ns);
+		if (atomic_load(&quick->serves) && (since == 0 || now - since < STUCK_NS))
+			return false;
+	}
+	return true;
+}
+
+/* Whether the threads that always serve are all stuck. */
+static bool is_needed(struct front *front)
+{
+	int64_t now = now_ns();
+	for (size_t i = 0; i < front->quick_count; i++) {
+		int64_t since = atomic_load(&front->quick[i].since_ns);
+		if (since == 0 || now - since < STUCK_NS)
+			return false;
+	}
+	return true;
+}
+
+static void serve_group(struct quick_thread *quick)
+{
+	struct front *front = quick->front;
+	struct epoll_event events[CONNECTION_GROUP];
+	struct connection *ready[CONNECTION_GROUP];
+	size_t used = 0;
+	int count = epoll_wait(front->shared.quick_fd, events, CONNECTION_GROUP, quick->reserve ? RESERVE_WAIT_MS : -1);
+	for (int i = 0; i < count; i++)
+		if (events[i].data.ptr != &front->stop_fd)
+			ready[used++] = events[i].data.ptr;
+	atomic_store(&quick->since_ns, now_ns());
+	connection_group(&front->shared, ready, used);
+	atomic_store(&quick->since_ns, 0);
+}
+
 static void *serve_groups(void *argument)
 {
-	struct front *front = argument;
+	struct quick_thread *quick = argument;
+	struct front *front = quick->front;
 	while (!front->stopping) {
-		struct epoll_event events[CONNECTION_GROUP];
-		struct connection *ready[CONNECTION_GROUP];
-		size_t used = 0;
-		int count = epoll_wait(front->shared.quick_fd, events, CONNECTION_GROUP, -1);
-		for (int i = 0; i < count; i++)
-			if (events[i].data.ptr != &front->stop_fd)
-				ready[used++] = events[i].data.ptr;
-		connection_group(&front->shared, ready, used);
+		if (quick->reserve && sem_wait(&front->stuck) != 0)
+			continue;
+		atomic_store(&quick->serves, true);
+		do
+			serve_group(quick);
+		while (!front->stopping && (!quick->reserve || is_needed(front)));
+		atomic_store(&quick->serves, false);
 	}
 	return NULL;
 }
@@ -192,17 +256,26 @@ static void *tick(void *argument)
 {
 	struct front *front = argument;
 	while (!front->stopping) {
+		int called = 0;
 		(void)usleep(TICK_MS * 1000);
 		connection_expire_all(&front->shared, false);
+		(void)sem_getvalue(&front->stuck, &called);
+		if (called == 0 && all_stuck(front))
+			(void)sem_post(&front->stuck);
 	}
 	return NULL;
 }
 
 int front_start(struct front *front, struct naos_error *err)
 {
-	for (; front->quick_started < front->quick_count; front->quick_started++)
-		if (pthread_create(&front->quick_threads[front->quick_started], NULL, serve_groups, front) != 0)
+	for (; front->quick_started < front->quick_count + RESERVES; front->quick_started++) {
+		struct quick_thread *quick = &front->quick[front->quick_started];
+		quick->front = front;
+		quick->reserve = front->quick_started >= front->quick_count;
+		quick->serves = !quick->reserve;
+		if (pthread_create(&quick->thread, NULL, serve_groups, quick) != 0)
 			return naos_error_set(err, NAOS_E_NOMEM, "cannot start a thread");
+	}
 	for (; front->started < front->thread_count; front->started++)
 		if (pthread_create(&front->threads[front->started], NULL, serve, front) != 0)
 			return naos_error_set(err, NAOS_E_NOMEM, "cannot start thread %zu of %zu", front->started + 1,
@@ -248,7 +321,9 @@ struct front *front_stop(struct front *front)
 	const uint64_t one = 1;
 	(void)!write(front->stop_fd, &one, sizeof(one));
 	for (size_t i = 0; i < front->quick_started; i++)
-		(void)pthread_join(front->quick_threads[i], NULL);
+		(void)sem_post(&front->stuck);
+	for (size_t i = 0; i < front->quick_started; i++)
+		(void)pthread_join(front->quick[i].thread, NULL);
 	for (size_t i = 0; i < front->started; i++)
 		(void)pthread_join(front->threads[i], NULL);
 	if (front->ticking)
@@ -257,6 +332,7 @@ struct front *front_stop(struct front *front)
 	for (size_t i = 0; i < front->listener_count; i++)
 		naos_close_descriptor(&front->listeners[i]);
 	naos_close_descriptor(&front->stop_fd);
+	(void)sem_destroy(&front->stuck);
 	front_shared_clear(&front->shared);
 	free(front);
 	return NULL;

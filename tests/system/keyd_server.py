@@ -138,6 +138,13 @@ class Client:
         except OSError as error:
             raise Refused(str(error)) from error
 
+    def send(self, *items, **header):
+        self.tls.sendall(kmip.encode(requests.request(*items, **header)))
+
+    def receive(self):
+        head = self.read(8)
+        return kmip.decode(head + self.read(int.from_bytes(head[4:], "big"))).all("BatchItem")
+
     def ask(self, *items, **header):
         return kmip.decode(self.raw(kmip.encode(requests.request(*items, **header)))).all("BatchItem")
 

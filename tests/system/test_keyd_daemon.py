@@ -137,6 +137,25 @@ def test_a_killed_worker_is_replaced(keyd):
         assert keyd.worker() != old
 
 
+def test_an_hsm_that_hangs_holds_up_nobody_else(keyd):
+    with keyd, keyd.client(keyd.alice) as client, keyd.client(keyd.alice) as other:
+        uid = client.ok(create(name="mek")).find("UniqueIdentifier").value
+        client.ok(on("Activate", uid))
+        os.kill(keyd.worker(), signal.SIGSTOP)
+        try:
+            waiting = [keyd.client(keyd.alice) for _ in range(3)]
+            for one in waiting:
+                one.send(encrypt(uid, b"k" * 32))
+                time.sleep(0.3)  # each keeps another thread
+            other.works()
+        finally:
+            os.kill(keyd.worker(), signal.SIGCONT)
+        for one in waiting:
+            (answer,) = one.receive()
+            assert answer.find("ResultStatus").value == "Success"
+            one.close()
+
+
 def get(port, path):
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
