@@ -44,7 +44,7 @@ class Variant:
             (self.dir / "naos.conf").write_text(f"{token.config()}[fileset bench]\npath = {self.below}\nmountpoint = {self.mount}\n")
             self.env.update(token.env)
             self.run(self.build / "cmd/naos/naos", "key", "create", "bench", "--config", self.dir / "naos.conf")
-        options = self.name.partition("+")[2] or {"naos-uring": "transport=uring"}.get(self.name)
+        options = self.name.partition("+")[2] or {"naos": "transport=dev", "naos-uring": "transport=uring"}.get(self.name)
         return [self.build / "cmd/naos-fs/naos-fs", "--foreground", "--config", self.dir / "naos.conf",
                 *(["-o", options] if options else []), "bench"]
 

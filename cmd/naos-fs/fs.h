@@ -13,12 +13,19 @@ struct content_table;
 struct reopen;
 struct transport;
 
+enum fs_transport {
+	FS_TRANSPORT_AUTO, /* io_uring if the kernel offers it and mode = local, else /dev/fuse */
+	FS_TRANSPORT_DEV,
+	FS_TRANSPORT_URING,
+};
+
 struct naos_fs {
 	struct naos_filesets *sets;
 	const char *key_uri;     /* of the key manager; its certificates are looked at once a day */
 	const struct naos_fileset *set;
 	bool shared;             /* mode = shared: other nodes change the files too */
 	bool read_only;
+	enum fs_transport wanted_transport;
 	bool privileged;         /* may act as any user */
 	double entry_timeout_s;  /* how long the kernel may keep names and attributes */
 	double attr_timeout_s;

@@ -51,6 +51,14 @@ static int apply(struct options *options, const char *word, struct naos_fs *fs, 
 		if (*end || threads < 1 || threads > 63)
 			return naos_error_set(err, NAOS_E_USAGE, "mount option '%s': it is 1 to 63", word);
 		fs->threads = (unsigned)threads;
+	} else if (strncmp(word, "transport=", 10) == 0) {
+		static const char *const words[] = { [FS_TRANSPORT_AUTO] = "auto", [FS_TRANSPORT_DEV] = "dev", [FS_TRANSPORT_URING] = "uring" };
+		unsigned i = 0;
+		while (i < NAOS_ARRAY_LENGTH(words) && strcmp(word + 10, words[i]) != 0)
+			i++;
+		if (i == NAOS_ARRAY_LENGTH(words))
+			return naos_error_set(err, NAOS_E_USAGE, "mount option '%s': it is auto, dev or uring", word);
+		fs->wanted_transport = (enum fs_transport)i;
 	} else if (strncmp(word, "seal-delay=", 11) == 0) {
 		if (!naos_parse_duration(word + 11, &number) || number > 86400)
 			return naos_error_set(err, NAOS_E_USAGE, "mount option '%s': it is a duration of at most a day, such as 5s", word);

@@ -1,53 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport.h"
+#include "transport_inside.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fuse.h>
-#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/uio.h>
 
 #include "identity.h"
 #include "seal/walk.h"
 
-#define THREADS_MAX 64u
+#define THREADS_MAX 64u        /* that read /dev/fuse */
+#define RING_THREADS_MAX 2048u /* that wait at a ring */
+#define RING_ANSWER_BYTES ((size_t)256 << 10)
 #define WAKE_SIGNAL SIGUSR1
 #define LARGE_BYTES 65536u
 #define WATCH_MS 100
 
 /* In later versions of <linux/fuse.h> than Debian 12 has. */
 #define INIT_DIRECT_IO_ALLOW_MMAP ((uint64_t)1 << 36)
-
-struct worker {
-	struct naos_fs *fs;
-	pthread_t thread;
-	int fd;                        /* its clone of /dev/fuse */
-	struct fuse_buf request;
-	uint8_t *answer;               /* NAOS_FS_REQUEST_BYTES */
-	const struct fuse_in_header *header; /* of the request it works on */
-	bool tmpfile;
-	bool used;                     /* slot is taken */
-};
-
-struct transport {
-	pthread_mutex_t lock; /* guards what follows */
-	pthread_cond_t gone;
-	pthread_cond_t more;  /* to those who are aside: another reader is needed, or the end has come */
-	struct worker workers[THREADS_MAX];
-	unsigned running;
-	unsigned aside;       /* threads that neither read nor work */
-	unsigned calls;       /* of them, those that were called back */
-	pthread_t watcher;
-	bool watched;
-	atomic_uint idle;     /* threads that wait for a request */
-	atomic_ulong answered;
-	unsigned idle_max;
-	void (*ended)(void *context);
-	void *context;
-};
+#define INIT_OVER_IO_URING ((uint64_t)1 << 41)
 
 static __thread struct worker *self;
 
@@ -79,16 +51,21 @@ bool transport_is_tmpfile(void)
 
 uint8_t *transport_buffer(size_t *ret_bytes)
 {
-	*ret_bytes = NAOS_FS_REQUEST_BYTES;
-	return self->answer;
+	uint8_t *own = self->ring ? ring_buffer(self->ring) : NULL; /* saves a copy */
+	*ret_bytes = own || !self->ring ? NAOS_FS_REQUEST_BYTES : RING_ANSWER_BYTES;
+	return own ? own : self->answer;
 }
 
 /* Capabilities that this libfuse has no names for. */
-static void complete_init(const struct naos_fs *fs, struct fuse_init_out *out)
+static void complete_init(struct naos_fs *fs, struct fuse_init_out *out)
 {
 	const struct fuse_init_in *in = body();
 	uint64_t offered = in->flags | (in->flags & FUSE_INIT_EXT ? (uint64_t)in->flags2 << 32 : 0);
 	uint64_t wanted = FUSE_HANDLE_KILLPRIV_V2 | (fs->shared ? INIT_DIRECT_IO_ALLOW_MMAP : 0);
+	/* mode = shared waits for locks of other nodes: too many threads of one queue would */
+	bool uring = fs->wanted_transport == FS_TRANSPORT_URING || (fs->wanted_transport == FS_TRANSPORT_AUTO && !fs->shared);
+	if (uring && (offered & INIT_OVER_IO_URING) && rings_create(fs))
+		wanted |= INIT_OVER_IO_URING;
 	uint64_t added = offered & wanted;
 	out->flags |= (uint32_t)added;
 	if (added >> 32) {
@@ -97,7 +74,7 @@ static void complete_init(const struct naos_fs *fs, struct fuse_init_out *out)
 	}
 }
 
-static void complete_answer(const struct naos_fs *fs, struct iovec *iov, int count)
+static void complete_answer(struct naos_fs *fs, struct iovec *iov, int count)
 {
 	if (count < 2 || !self->header)
 		return;
@@ -122,7 +99,7 @@ static ssize_t answer(int fd, struct iovec *iov, int count, void *context)
 		return writev(fd, iov, count);
 	if (out->error == 0)
 		complete_answer(self->fs, iov, count);
-	return writev(self->fd, iov, count);
+	return self->ring ? ring_answer(self->ring, iov, count) : writev(self->fd, iov, count);
 }
 
 static ssize_t receive(int fd, void *buffer, size_t bytes, void *context)
@@ -132,13 +109,15 @@ static ssize_t receive(int fd, void *buffer, size_t bytes, void *context)
 
 /* --- threads ------------------------------------------------------------------------------------------------------------- */
 
-static void prepare(struct worker *worker)
+void transport_process(struct worker *worker)
 {
 	struct fuse_in_header *header = worker->request.mem;
 	worker->header = header;
 	worker->tmpfile = header->opcode == FUSE_TMPFILE;
 	if (worker->tmpfile) /* the same body: libfuse decodes it as a create */
 		header->opcode = FUSE_CREATE;
+	fuse_session_process_buf(worker->fs->session, &worker->request);
+	worker->header = NULL;
 }
 
 /* Requests that are known to wait long: for a disk, a lock, the key manager; and those large enough that another core should
@@ -231,9 +210,7 @@ static void serve(struct worker *worker)
 		}
 		if (idle == 0 && takes_long(worker))
 			call_reader(fs);
-		prepare(worker);
-		fuse_session_process_buf(fs->session, &worker->request);
-		worker->header = NULL;
+		transport_process(worker);
 		transport->answered++;
 		if (transport->idle >= transport->idle_max && !fuse_session_exited(fs->session))
 			stand_aside(fs);
@@ -246,10 +223,15 @@ static void *run(void *context)
 	struct transport *transport = worker->fs->transport;
 	self = worker;
 	identity_start_thread();
-	serve(worker);
-	free(worker->request.mem);
+	if (worker->ring) {
+		ring_serve(worker);
+		ring_free(worker->ring);
+	} else {
+		serve(worker);
+		free(worker->request.mem);
+		(void)close(worker->fd);
+	}
 	free(worker->answer);
-	(void)close(worker->fd);
 	(void)pthread_mutex_lock(&transport->lock);
 	worker->used = false;
 	(void)pthread_detach(worker->thread);
@@ -271,32 +253,42 @@ static int clone_device(struct naos_fs *fs)
 	return fcntl((int)master, F_DUPFD_CLOEXEC, 0); /* an older kernel: one queue for all */
 }
 
-static int start_worker(struct naos_fs *fs, struct worker *worker)
+/* Takes fd, also on failure; the ring only on success. */
+static bool add_worker(struct naos_fs *fs, int fd, struct ring *ring)
 {
-	*worker = (struct worker){ .fs = fs, .used = true };
-	worker->fd = clone_device(fs);
-	if (worker->fd < 0 || posix_memalign((void **)&worker->answer, 4096, NAOS_FS_REQUEST_BYTES) != 0 ||
-	    pthread_create(&worker->thread, NULL, run, worker) != 0) {
-		if (worker->fd >= 0)
-			(void)close(worker->fd);
-		free(worker->answer);
-		worker->used = false;
-		return -1;
+	struct transport *transport = fs->transport;
+	bool added = false;
+	(void)pthread_mutex_lock(&transport->lock);
+	for (unsigned i = 0; i < transport->slots; i++) {
+		struct worker *worker = &transport->workers[i];
+		if (worker->used)
+			continue;
+		*worker = (struct worker){ .fs = fs, .used = true, .fd = fd, .ring = ring };
+		added = posix_memalign((void **)&worker->answer, 4096, ring ? RING_ANSWER_BYTES : NAOS_FS_REQUEST_BYTES) == 0 &&
+			pthread_create(&worker->thread, NULL, run, worker) == 0;
+		if (!added)
+			free(worker->answer);
+		worker->used = added;
+		transport->running += added;
+		break;
 	}
-	return 0;
+	(void)pthread_mutex_unlock(&transport->lock);
+	if (!added && fd >= 0)
+		(void)close(fd);
+	return added;
+}
+
+bool transport_add_ring(struct naos_fs *fs, struct ring *ring)
+{
+	return add_worker(fs, -1, ring);
 }
 
 /* One more thread, if there may be one.  It is no error if not: the others go on. */
 static void spawn(struct naos_fs *fs)
 {
-	struct transport *transport = fs->transport;
-	(void)pthread_mutex_lock(&transport->lock);
-	for (unsigned i = 0; i < THREADS_MAX; i++)
-		if (!transport->workers[i].used) {
-			transport->running += start_worker(fs, &transport->workers[i]) == 0;
-			break;
-		}
-	(void)pthread_mutex_unlock(&transport->lock);
+	int fd = clone_device(fs);
+	if (fd >= 0)
+		(void)add_worker(fs, fd, NULL);
 }
 
 /* --- life ------------------------------------------------------------------------------------------------------------------ */
@@ -309,8 +301,14 @@ int transport_open(struct naos_fs *fs, struct naos_error *err)
 {
 	static const struct fuse_custom_io io = { .writev = answer, .read = receive };
 	struct transport *transport = calloc(1, sizeof(*transport));
-	if (!transport)
+	const unsigned slots = THREADS_MAX + RING_THREADS_MAX;
+	struct worker *workers = transport ? calloc(slots, sizeof(*workers)) : NULL;
+	if (!workers) {
+		free(transport);
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the threads of the file system");
+	}
+	transport->workers = workers;
+	transport->slots = slots;
 	(void)pthread_mutex_init(&transport->lock, NULL);
 	(void)pthread_cond_init(&transport->gone, NULL);
 	(void)pthread_cond_init(&transport->more, NULL);
@@ -329,12 +327,13 @@ int transport_open(struct naos_fs *fs, struct naos_error *err)
 	do
 		got = fuse_session_receive_buf(fs->session, &first.request);
 	while (got == -EINTR);
-	if (got > 0) {
-		prepare(&first);
-		fuse_session_process_buf(fs->session, &first.request);
-	}
+	if (got > 0)
+		transport_process(&first);
 	self = NULL;
 	free(first.request.mem);
+	if (got > 0 && fs->wanted_transport == FS_TRANSPORT_URING && !transport->rings)
+		return naos_error_set(err, NAOS_E_UNSUPPORTED, "this kernel does not offer FUSE over io_uring: it needs Linux 6.14, and "
+				      "'Y' in /sys/module/fuse/parameters/enable_uring; or mount with transport=auto");
 	return got > 0 ? 0 : naos_error_set_errno(err, got ? -got : ENODEV, "the kernel did not begin to talk");
 }
 
@@ -343,6 +342,11 @@ int transport_start(struct naos_fs *fs, void (*ended)(void *context), void *cont
 	struct transport *transport = fs->transport;
 	transport->ended = ended;
 	transport->context = context;
+	if (transport->rings) {
+		transport->idle_max = 1; /* what comes by /dev/fuse now is forgetting and interrupting */
+		if (!rings_start(fs))
+			return naos_error_set_errno(err, errno, "cannot start a thread of the file system");
+	}
 	for (unsigned i = 0; i < transport->idle_max; i++)
 		spawn(fs);
 	transport->watched = pthread_create(&transport->watcher, NULL, watch, fs) == 0;
@@ -360,7 +364,7 @@ void transport_stop(struct naos_fs *fs)
 	(void)pthread_cond_broadcast(&transport->more);
 	while (transport->running > 0) {
 		struct timespec until;
-		for (unsigned i = 0; i < THREADS_MAX; i++)
+		for (unsigned i = 0; i < transport->slots; i++)
 			if (transport->workers[i].used)
 				(void)pthread_kill(transport->workers[i].thread, WAKE_SIGNAL);
 		(void)clock_gettime(CLOCK_REALTIME, &until);
@@ -379,6 +383,8 @@ void transport_free(struct naos_fs *fs)
 	(void)pthread_cond_destroy(&fs->transport->gone);
 	(void)pthread_cond_destroy(&fs->transport->more);
 	(void)pthread_mutex_destroy(&fs->transport->lock);
+	rings_free(fs);
+	free(fs->transport->workers);
 	free(fs->transport);
 	fs->transport = NULL;
 }
