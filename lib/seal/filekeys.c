@@ -5,7 +5,6 @@
 #include <string.h>
 #include <openssl/core_names.h>
 #include <openssl/evp.h>
-#include <openssl/kdf.h>
 
 #include "base/cursor.h"
 
@@ -13,7 +12,6 @@
 #define CACHED_MACS 4 /* contexts kept for reuse, one per thread that is inside at once */
 #define CHUNKS_PER_KEY 65536u
 #define SEQS_PER_KEY 1024u
-#define PRK_BYTES 32
 
 struct naos_data_key {
 	uint64_t chunk_range;
@@ -24,16 +22,16 @@ struct naos_data_key {
 	struct naos_gcm_key *gcm;
 };
 
+/* HMAC-SHA256 with one key. */
 struct mac {
 	struct naos_secret *key;
-	EVP_MAC_CTX *ready;                /* keyed; duplicated when no spare is left */
-	EVP_MAC_CTX *spare[CACHED_MACS];
+	EVP_MAC_CTX *spare[CACHED_MACS]; /* keyed; a new one is made when none is left */
 };
 
 struct naos_file_keys {
 	enum naos_algorithm algorithm;
 	struct naos_uuid fileset_id;
-	struct naos_secret *prk;
+	EVP_MAC_CTX *prk; /* keyed with the PRK */
 	uint8_t commit[NAOS_COMMIT_BYTES];
 	pthread_mutex_t lock;
 	struct mac macs[2];
@@ -41,31 +39,60 @@ struct naos_file_keys {
 	uint64_t clock;
 };
 
-static int hkdf(int mode, const struct naos_secret *key, const void *salt, size_t salt_bytes, const void *info, size_t info_bytes,
-		uint8_t *out, size_t out_bytes, struct naos_error *err)
+static EVP_MAC_CTX *hmac_sha256; /* without a key, to be duplicated: looking it up by name costs more than using it */
+
+static void make_hmac_sha256(void)
 {
-	EVP_KDF *kdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
-	EVP_KDF_CTX *context = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
-	OSSL_PARAM params[6], *at = params;
-	*at++ = OSSL_PARAM_construct_int(OSSL_KDF_PARAM_MODE, &mode);
-	*at++ = OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, (char *)(uintptr_t)"SHA256", 0);
-	*at++ = OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, (void *)(uintptr_t)naos_secret_view(key), naos_secret_bytes(key));
-	if (salt)
-		*at++ = OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, (void *)(uintptr_t)salt, salt_bytes);
-	if (info)
-		*at++ = OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, (void *)(uintptr_t)info, info_bytes);
-	*at = OSSL_PARAM_construct_end();
-	bool ok = context && EVP_KDF_derive(context, out, out_bytes, params) == 1;
-	EVP_KDF_CTX_free(context);
-	EVP_KDF_free(kdf);
-	return ok ? 0 : naos_error_set(err, NAOS_E_SYSTEM, "key derivation (HKDF-SHA256) failed in the cryptographic library");
+	OSSL_PARAM params[] = {
+		OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char *)(uintptr_t)"SHA256", 0),
+		OSSL_PARAM_construct_end(),
+	};
+	EVP_MAC *hmac = EVP_MAC_fetch(NULL, "HMAC", NULL);
+	EVP_MAC_CTX *context = hmac ? EVP_MAC_CTX_new(hmac) : NULL;
+	EVP_MAC_free(hmac);
+	if (context && EVP_MAC_CTX_set_params(context, params) == 1)
+		hmac_sha256 = naos_steal(context);
+	EVP_MAC_CTX_free(context);
 }
 
-/* K(purpose, x) of the format. */
+/* NULL if the cryptographic library fails. */
+static EVP_MAC_CTX *keyed_mac(const void *key, size_t bytes)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	(void)pthread_once(&once, make_hmac_sha256);
+	EVP_MAC_CTX *context = hmac_sha256 ? EVP_MAC_CTX_dup(hmac_sha256) : NULL;
+	if (context && EVP_MAC_init(context, key, bytes, NULL) == 1)
+		return context;
+	EVP_MAC_CTX_free(context);
+	return NULL;
+}
+
+static bool mac_once(EVP_MAC_CTX *context, const void *first, size_t first_bytes, const void *second, size_t second_bytes,
+		     uint8_t ret[static NAOS_MAC_BYTES])
+{
+	size_t bytes = 0;
+	return context && EVP_MAC_init(context, NULL, 0, NULL) == 1 && EVP_MAC_update(context, first, first_bytes) == 1 &&
+	       EVP_MAC_update(context, second, second_bytes) == 1 && EVP_MAC_final(context, ret, &bytes, NAOS_MAC_BYTES) == 1;
+}
+
+/* HKDF-Extract (RFC 5869) is one HMAC, keyed with the salt. */
+static int extract(struct naos_file_keys *keys, const struct naos_uuid *file_id, const struct naos_secret *fek, struct naos_error *err)
+{
+	uint8_t prk[NAOS_MAC_BYTES];
+	EVP_MAC_CTX *salted = keyed_mac(file_id->bytes, sizeof(file_id->bytes));
+	if (mac_once(salted, naos_secret_view(fek), naos_secret_bytes(fek), NULL, 0, prk))
+		keys->prk = keyed_mac(prk, sizeof(prk));
+	naos_wipe(prk, sizeof(prk));
+	EVP_MAC_CTX_free(salted);
+	return keys->prk ? 0 : naos_error_set(err, NAOS_E_SYSTEM, "HMAC-SHA256 is not available in the cryptographic library");
+}
+
+/* K(purpose, x) of the format: the first block of HKDF-Expand, which is HMAC(PRK, info || 0x01).  OpenSSL's HKDF, which is looked up
+ * and built up for each call, takes five times as long, and a small file needs five.  The lock is held, or keys not yet shared. */
 static int expand(const struct naos_file_keys *keys, const char *purpose, const void *x, size_t x_bytes, uint8_t *out,
 		  size_t out_bytes, struct naos_error *err)
 {
-	uint8_t info[64];
+	uint8_t info[64], block[NAOS_MAC_BYTES];
 	struct naos_cursor w = naos_cursor_writer(info, sizeof(info));
 	naos_cursor_put(&w, "naos/sf/1/", 10);
 	naos_cursor_put(&w, purpose, strlen(purpose) + 1); /* with its zero byte */
@@ -73,9 +100,14 @@ static int expand(const struct naos_file_keys *keys, const char *purpose, const 
 	naos_cursor_put_u8(&w, 12); /* log2 of the chunk size */
 	naos_cursor_put(&w, keys->fileset_id.bytes, sizeof(keys->fileset_id.bytes));
 	naos_cursor_put(&w, x, x_bytes);
-	if (!naos_cursor_ok(&w))
+	naos_cursor_put_u8(&w, 1);
+	if (!naos_cursor_ok(&w) || out_bytes > sizeof(block))
 		return naos_error_set(err, NAOS_E_SYSTEM, "key derivation input too long");
-	return hkdf(EVP_KDF_HKDF_MODE_EXPAND_ONLY, keys->prk, NULL, 0, info, w.position, out, out_bytes, err);
+	bool ok = mac_once(keys->prk, info, w.position, NULL, 0, block);
+	if (ok)
+		memcpy(out, block, out_bytes);
+	naos_wipe(block, sizeof(block));
+	return ok ? 0 : naos_error_set(err, NAOS_E_SYSTEM, "key derivation (HKDF-SHA256) failed in the cryptographic library");
 }
 
 static int expand_secret(const struct naos_file_keys *keys, const char *purpose, const void *x, size_t x_bytes, size_t out_bytes,
@@ -90,23 +122,6 @@ static int expand_secret(const struct naos_file_keys *keys, const char *purpose,
 	return rc;
 }
 
-static int mac_create(struct naos_file_keys *keys, const char *purpose, struct mac *mac, struct naos_error *err)
-{
-	int rc = expand_secret(keys, purpose, NULL, 0, NAOS_MAC_BYTES, &mac->key, err);
-	if (rc != 0)
-		return rc;
-	OSSL_PARAM params[] = {
-		OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char *)(uintptr_t)"SHA256", 0),
-		OSSL_PARAM_construct_end(),
-	};
-	EVP_MAC *hmac = EVP_MAC_fetch(NULL, "HMAC", NULL);
-	mac->ready = hmac ? EVP_MAC_CTX_new(hmac) : NULL;
-	EVP_MAC_free(hmac);
-	if (!mac->ready || EVP_MAC_init(mac->ready, naos_secret_view(mac->key), NAOS_MAC_BYTES, params) != 1)
-		return naos_error_set(err, NAOS_E_SYSTEM, "HMAC-SHA256 is not available in the cryptographic library");
-	return 0;
-}
-
 int naos_file_keys_create(enum naos_algorithm algorithm, const struct naos_uuid *file_id, const struct naos_uuid *fileset_id,
 			  const struct naos_secret *fek, struct naos_file_keys **ret, struct naos_error *err)
 {
@@ -118,16 +133,13 @@ int naos_file_keys_create(enum naos_algorithm algorithm, const struct naos_uuid 
 	keys->algorithm = algorithm;
 	keys->fileset_id = *fileset_id;
 	(void)pthread_mutex_init(&keys->lock, NULL);
-	int rc = naos_secret_create(PRK_BYTES, &keys->prk, err);
-	if (rc == 0)
-		rc = hkdf(EVP_KDF_HKDF_MODE_EXTRACT_ONLY, fek, file_id->bytes, sizeof(file_id->bytes), NULL, 0,
-			  naos_secret_data(keys->prk), PRK_BYTES, err);
+	int rc = extract(keys, file_id, fek, err);
 	if (rc == 0)
 		rc = expand(keys, "commit", NULL, 0, keys->commit, sizeof(keys->commit), err);
 	if (rc == 0)
-		rc = mac_create(keys, "header", &keys->macs[NAOS_MAC_HEADER], err);
+		rc = expand_secret(keys, "header", NULL, 0, NAOS_MAC_BYTES, &keys->macs[NAOS_MAC_HEADER].key, err);
 	if (rc == 0)
-		rc = mac_create(keys, "tagsector", &keys->macs[NAOS_MAC_TAGSECTOR], err);
+		rc = expand_secret(keys, "tagsector", NULL, 0, NAOS_MAC_BYTES, &keys->macs[NAOS_MAC_TAGSECTOR].key, err);
 	if (rc != 0) {
 		(void)naos_file_keys_free(keys);
 		return rc;
@@ -152,10 +164,9 @@ struct naos_file_keys *naos_file_keys_free(struct naos_file_keys *keys)
 	for (unsigned i = 0; i < NAOS_ARRAY_LENGTH(keys->macs); i++) {
 		for (unsigned j = 0; j < CACHED_MACS; j++)
 			EVP_MAC_CTX_free(keys->macs[i].spare[j]);
-		EVP_MAC_CTX_free(keys->macs[i].ready);
 		(void)naos_secret_free(keys->macs[i].key);
 	}
-	(void)naos_secret_free(keys->prk);
+	EVP_MAC_CTX_free(keys->prk);
 	(void)pthread_mutex_destroy(&keys->lock);
 	free(keys);
 	return NULL;
@@ -173,10 +184,8 @@ static EVP_MAC_CTX *borrow_mac(struct naos_file_keys *keys, struct mac *mac)
 	for (unsigned i = 0; i < CACHED_MACS && !context; i++)
 		if (mac->spare[i])
 			context = naos_steal(mac->spare[i]);
-	if (!context)
-		context = EVP_MAC_CTX_dup(mac->ready);
 	(void)pthread_mutex_unlock(&keys->lock);
-	return context;
+	return context ? context : keyed_mac(naos_secret_view(mac->key), naos_secret_bytes(mac->key));
 }
 
 static void return_mac(struct naos_file_keys *keys, struct mac *mac, EVP_MAC_CTX *context)
@@ -194,9 +203,7 @@ int naos_file_keys_mac(struct naos_file_keys *keys, enum naos_mac_purpose purpos
 {
 	struct mac *mac = &keys->macs[purpose];
 	EVP_MAC_CTX *context = borrow_mac(keys, mac);
-	size_t bytes = 0;
-	bool ok = context && EVP_MAC_init(context, NULL, 0, NULL) == 1 && EVP_MAC_update(context, first, first_bytes) == 1 &&
-		  EVP_MAC_update(context, second, second_bytes) == 1 && EVP_MAC_final(context, ret, &bytes, NAOS_MAC_BYTES) == 1;
+	bool ok = mac_once(context, first, first_bytes, second, second_bytes, ret);
 	return_mac(keys, mac, context);
 	return ok ? 0 : naos_error_set(err, NAOS_E_SYSTEM, "HMAC-SHA256 failed in the cryptographic library");
 }
