@@ -31,7 +31,7 @@ struct mac {
 struct naos_file_keys {
 	enum naos_algorithm algorithm;
 	struct naos_uuid fileset_id;
-	EVP_MAC_CTX *prk; /* keyed with the PRK */
+	struct naos_secret *prk;
 	uint8_t commit[NAOS_COMMIT_BYTES];
 	pthread_mutex_t lock;
 	struct mac macs[2];
@@ -78,18 +78,18 @@ static bool mac_once(EVP_MAC_CTX *context, const void *first, size_t first_bytes
 /* HKDF-Extract (RFC 5869) is one HMAC, keyed with the salt. */
 static int extract(struct naos_file_keys *keys, const struct naos_uuid *file_id, const struct naos_secret *fek, struct naos_error *err)
 {
-	uint8_t prk[NAOS_MAC_BYTES];
-	EVP_MAC_CTX *salted = keyed_mac(file_id->bytes, sizeof(file_id->bytes));
-	if (mac_once(salted, naos_secret_view(fek), naos_secret_bytes(fek), NULL, 0, prk))
-		keys->prk = keyed_mac(prk, sizeof(prk));
-	naos_wipe(prk, sizeof(prk));
+	int rc = naos_secret_create(NAOS_MAC_BYTES, &keys->prk, err);
+	EVP_MAC_CTX *salted = rc == 0 ? keyed_mac(file_id->bytes, sizeof(file_id->bytes)) : NULL;
+	if (rc == 0 && !mac_once(salted, naos_secret_view(fek), naos_secret_bytes(fek), NULL, 0, naos_secret_data(keys->prk)))
+		rc = naos_error_set(err, NAOS_E_SYSTEM, "HMAC-SHA256 is not available in the cryptographic library");
 	EVP_MAC_CTX_free(salted);
-	return keys->prk ? 0 : naos_error_set(err, NAOS_E_SYSTEM, "HMAC-SHA256 is not available in the cryptographic library");
+	return rc;
 }
 
-/* K(purpose, x) of the format: the first block of HKDF-Expand, which is HMAC(PRK, info || 0x01).  OpenSSL's HKDF, which is looked up
- * and built up for each call, takes five times as long, and a small file needs five.  The lock is held, or keys not yet shared. */
-static int expand(const struct naos_file_keys *keys, const char *purpose, const void *x, size_t x_bytes, uint8_t *out,
+/* K(purpose, x) of the format: the first block of HKDF-Expand, which is HMAC(PRK, info || 0x01).  OpenSSL's HKDF is looked up and
+ * built up for each call: it takes five times as long, and a small file needs five.  prk is keyed with the PRK (open_prk), and lives
+ * no longer than its caller needs it. */
+static int expand(const struct naos_file_keys *keys, EVP_MAC_CTX *prk, const char *purpose, const void *x, size_t x_bytes, uint8_t *out,
 		  size_t out_bytes, struct naos_error *err)
 {
 	uint8_t info[64], block[NAOS_MAC_BYTES];
@@ -103,20 +103,25 @@ static int expand(const struct naos_file_keys *keys, const char *purpose, const 
 	naos_cursor_put_u8(&w, 1);
 	if (!naos_cursor_ok(&w) || out_bytes > sizeof(block))
 		return naos_error_set(err, NAOS_E_SYSTEM, "key derivation input too long");
-	bool ok = mac_once(keys->prk, info, w.position, NULL, 0, block);
+	bool ok = mac_once(prk, info, w.position, NULL, 0, block);
 	if (ok)
 		memcpy(out, block, out_bytes);
 	naos_wipe(block, sizeof(block));
 	return ok ? 0 : naos_error_set(err, NAOS_E_SYSTEM, "key derivation (HKDF-SHA256) failed in the cryptographic library");
 }
 
-static int expand_secret(const struct naos_file_keys *keys, const char *purpose, const void *x, size_t x_bytes, size_t out_bytes,
-			 struct naos_secret **ret, struct naos_error *err)
+static EVP_MAC_CTX *open_prk(const struct naos_file_keys *keys)
+{
+	return keyed_mac(naos_secret_view(keys->prk), naos_secret_bytes(keys->prk));
+}
+
+static int expand_secret(const struct naos_file_keys *keys, EVP_MAC_CTX *prk, const char *purpose, const void *x, size_t x_bytes,
+			 size_t out_bytes, struct naos_secret **ret, struct naos_error *err)
 {
 	naos_autosecret struct naos_secret *secret = NULL;
 	int rc = naos_secret_create(out_bytes, &secret, err);
 	if (rc == 0)
-		rc = expand(keys, purpose, x, x_bytes, naos_secret_data(secret), out_bytes, err);
+		rc = expand(keys, prk, purpose, x, x_bytes, naos_secret_data(secret), out_bytes, err);
 	if (rc == 0)
 		*ret = naos_steal(secret);
 	return rc;
@@ -134,12 +139,14 @@ int naos_file_keys_create(enum naos_algorithm algorithm, const struct naos_uuid 
 	keys->fileset_id = *fileset_id;
 	(void)pthread_mutex_init(&keys->lock, NULL);
 	int rc = extract(keys, file_id, fek, err);
+	EVP_MAC_CTX *prk = rc == 0 ? open_prk(keys) : NULL;
 	if (rc == 0)
-		rc = expand(keys, "commit", NULL, 0, keys->commit, sizeof(keys->commit), err);
+		rc = expand(keys, prk, "commit", NULL, 0, keys->commit, sizeof(keys->commit), err);
 	if (rc == 0)
-		rc = expand_secret(keys, "header", NULL, 0, NAOS_MAC_BYTES, &keys->macs[NAOS_MAC_HEADER].key, err);
+		rc = expand_secret(keys, prk, "header", NULL, 0, NAOS_MAC_BYTES, &keys->macs[NAOS_MAC_HEADER].key, err);
 	if (rc == 0)
-		rc = expand_secret(keys, "tagsector", NULL, 0, NAOS_MAC_BYTES, &keys->macs[NAOS_MAC_TAGSECTOR].key, err);
+		rc = expand_secret(keys, prk, "tagsector", NULL, 0, NAOS_MAC_BYTES, &keys->macs[NAOS_MAC_TAGSECTOR].key, err);
+	EVP_MAC_CTX_free(prk);
 	if (rc != 0) {
 		(void)naos_file_keys_free(keys);
 		return rc;
@@ -166,7 +173,7 @@ struct naos_file_keys *naos_file_keys_free(struct naos_file_keys *keys)
 			EVP_MAC_CTX_free(keys->macs[i].spare[j]);
 		(void)naos_secret_free(keys->macs[i].key);
 	}
-	EVP_MAC_CTX_free(keys->prk);
+	(void)naos_secret_free(keys->prk);
 	(void)pthread_mutex_destroy(&keys->lock);
 	free(keys);
 	return NULL;
@@ -226,7 +233,9 @@ static int data_key_create(const struct naos_file_keys *keys, uint64_t chunk, ui
 	naos_cursor_put_u64(&w, chunk / CHUNKS_PER_KEY);
 	naos_cursor_put_u32(&w, seq / SEQS_PER_KEY);
 	naos_autosecret struct naos_secret *secret = NULL;
-	int rc = expand_secret(keys, "data", x, sizeof(x), naos_algorithm_key_bytes(keys->algorithm), &secret, err);
+	EVP_MAC_CTX *prk = open_prk(keys);
+	int rc = expand_secret(keys, prk, "data", x, sizeof(x), naos_algorithm_key_bytes(keys->algorithm), &secret, err);
+	EVP_MAC_CTX_free(prk);
 	if (rc != 0)
 		return rc;
 	naos_autofree struct naos_data_key *key = calloc(1, sizeof(*key));
