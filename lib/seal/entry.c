@@ -1,6 +1,8 @@
 /* Finding the version that a chunk reads as.  SPDX-License-Identifier: Apache-2.0 */
 #include "seal/file.h"
 
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_RETRIES 16 /* a reader beside a live writer reads the tags again */
@@ -9,6 +11,32 @@ int naos_file_damage(const struct naos_sealed_file *file, uint64_t chunk, struct
 {
 	return naos_error_set(err, NAOS_E_INTEGRITY, "%s: chunk %llu (from byte %llu): %s", file->store->name,
 			      (unsigned long long)chunk, (unsigned long long)chunk * NAOS_CHUNK_BYTES, what);
+}
+
+struct naos_group_view *naos_file_borrow_view(struct naos_sealed_file *file, struct naos_error *err)
+{
+	struct naos_group_view *view = atomic_exchange(&file->view, NULL);
+	if (!view)
+		view = malloc(sizeof(*view));
+	else if (view->stamp == file->tag_writes)
+		return view;
+	if (!view) {
+		(void)naos_error_set(err, NAOS_E_NOMEM, "no memory for tags of %s", file->store->name);
+		return NULL;
+	}
+	view->file = file;
+	view->valid = false;
+	view->stamp = file->tag_writes;
+	return view;
+}
+
+void naos_file_return_view(struct naos_group_view **borrowed)
+{
+	struct naos_group_view *view = *borrowed;
+	/* only a LOCAL writer knows that nobody else changes tags */
+	if (view && view->file->mode == NAOS_SEALED_LOCAL)
+		view = atomic_exchange(&view->file->view, view);
+	free(view);
 }
 
 static int load_view(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t group, struct naos_error *err)
@@ -22,6 +50,7 @@ static int load_view(struct naos_sealed_file *file, struct naos_group_view *view
 	memset(view->raw + got, 0, sizeof(view->raw) - got);
 	memset(view->decoded, 0, sizeof(view->decoded));
 	view->group = group;
+	view->stamp = file->tag_writes;
 	view->valid = true;
 	return 0;
 }
@@ -225,11 +254,10 @@ static int check_durable(struct naos_sealed_file *file, struct naos_group_view *
 /* Rule 7: from durable_size on, up to the first chunk that is absent, truncated or unreadable. */
 static int scan(struct naos_sealed_file *file, uint64_t *ret_size, struct naos_error *err)
 {
-	struct naos_group_view *view = calloc(1, sizeof(*view));
-	naos_autofree void *guard = view;
+	naos_autoview struct naos_group_view *view = naos_file_borrow_view(file, err);
 	uint64_t durable = file->state.durable_size, chunk = durable / NAOS_CHUNK_BYTES, size = chunk * NAOS_CHUNK_BYTES;
 	if (!view)
-		return naos_error_set(err, NAOS_E_NOMEM, "no memory to open %s", file->store->name);
+		return NAOS_E_NOMEM;
 	int checked = check_durable(file, view, err);
 	if (checked != 0)
 		return checked;

@@ -1,6 +1,7 @@
 /* A sealed file's life: probe, create, open, close.  SPDX-License-Identifier: Apache-2.0 */
 #include "seal/file.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 /* --- what needs no key ------------------------------------------------------------------------------------------------ */
@@ -55,7 +56,7 @@ void naos_file_free(struct naos_sealed_file *file)
 	naos_seen_free(&file->trim);
 	naos_gather_clear(&file->gather);
 	free(file->filled);
-	free(file->scratch);
+	free(atomic_load(&file->view));
 	(void)naos_file_keys_free(file->keys);
 	(void)naos_secret_free(file->fek);
 	(void)pthread_mutex_destroy(&file->map_cache.lock);

@@ -22,11 +22,13 @@ struct naos_sealed_file {
 	struct naos_fek_slot slots[NAOS_FEK_SLOTS];
 	bool recovered;
 	bool unpublished;
+	_Atomic(struct naos_group_view *) view; /* not in use by any thread; NULL if there is none */
 
 	pthread_rwlock_t lock; /* reads shared, changes exclusive; guards what follows */
 	struct naos_state state;
 	uint32_t epoch, sealed_epoch;
 	uint64_t size;
+	uint64_t tag_writes;          /* counts up with each change of tags: views of before are stale */
 	uint64_t changes;             /* counts up with each change: sealing step by step sees that there was one */
 	bool dirty;                   /* changed since the last flush */
 	bool untidy;                  /* a change stopped half way: only recovery can seal the file */
@@ -44,7 +46,6 @@ struct naos_sealed_file {
 		bool valid;
 		uint8_t bits[NAOS_MAP_BYTES];
 	} map_cache;
-	uint8_t *scratch; /* NAOS_BATCH_CHUNKS chunks of ciphertext */
 };
 
 /* One version to be put: a chunk's whole text, or a hole of a length (text NULL; length 0: truncated away). */
@@ -54,8 +55,10 @@ struct naos_change {
 	uint32_t length;
 };
 
-/* The tag sectors of one group, read once and decoded as needed. */
+/* The tag sectors of one group, read once and decoded as needed.  A LOCAL writer keeps the last one from call to call. */
 struct naos_group_view {
+	struct naos_sealed_file *file;
+	uint64_t stamp; /* file->tag_writes when it was right */
 	bool valid;
 	uint64_t group;
 	uint8_t raw[NAOS_CHUNK_BYTES];
@@ -68,6 +71,17 @@ struct naos_group_view {
 void naos_file_free(struct naos_sealed_file *file);
 
 /* --- entry.c: finding and opening versions ------------------------------------------------------------------ */
+
+/* A view for the calling thread, which holds file->lock until it gives it back (naos_autoview); NULL and NAOS_E_NOMEM in err.  Who
+ * changes tags while it has one sets valid to false itself. */
+struct naos_group_view *naos_file_borrow_view(struct naos_sealed_file *file, struct naos_error *err);
+void naos_file_return_view(struct naos_group_view **view);
+#define naos_autoview naos_cleanup(naos_file_return_view)
+/* Tags were written that other views may hold. */
+static inline void naos_file_tags_written(struct naos_sealed_file *file)
+{
+	file->tag_writes++;
+}
 
 /* The sector of a chunk, by way of view, which is refilled when it is of another group. Valid until view changes. */
 int naos_file_sector(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t chunk, struct naos_sector **ret,

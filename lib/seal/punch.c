@@ -4,7 +4,7 @@
 /* Chunks [from, to) become holes; those that are holes stay as they are. */
 static int punch_chunks(struct naos_sealed_file *file, uint64_t from, uint64_t to, struct naos_error *err)
 {
-	naos_autofree struct naos_group_view *view = calloc(1, sizeof(*view));
+	naos_autoview struct naos_group_view *view = naos_file_borrow_view(file, err);
 	naos_autofree struct naos_change *changes = malloc(NAOS_BATCH_CHUNKS * sizeof(*changes));
 	size_t count = 0;
 	int rc = view && changes ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to change %s", file->store->name);

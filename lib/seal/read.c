@@ -126,12 +126,11 @@ static int read_locked(struct naos_sealed_file *file, struct reading *reading, s
 		return 0;
 	if (bytes > size - offset)
 		bytes = (size_t)(size - offset);
-	naos_autofree struct naos_group_view *view = malloc(sizeof(*view));
+	naos_autoview struct naos_group_view *view = naos_file_borrow_view(file, err);
 	uint8_t text[NAOS_CHUNK_BYTES];
 	int rc = 0;
 	if (!view)
-		return naos_error_set(err, NAOS_E_NOMEM, "no memory to read %s", file->store->name);
-	view->valid = false;
+		return NAOS_E_NOMEM;
 	while (rc == 0 && done < bytes) {
 		uint64_t at = offset + done, chunk = at / NAOS_CHUNK_BYTES;
 		uint32_t skip = (uint32_t)(at % NAOS_CHUNK_BYTES), room = naos_chunk_room(chunk, size);
@@ -227,11 +226,10 @@ static int holds_data(struct naos_sealed_file *file, struct naos_group_view *vie
 static int next_data_locked(struct naos_sealed_file *file, uint64_t offset, uint64_t *ret_start, uint64_t *ret_end, struct naos_error *err)
 {
 	uint64_t chunk = offset / NAOS_CHUNK_BYTES, chunks = naos_layout_chunks(file->size), start = 0;
-	naos_autofree struct naos_group_view *view = malloc(sizeof(*view));
+	naos_autoview struct naos_group_view *view = naos_file_borrow_view(file, err);
 	bool found = false;
 	if (!view)
-		return naos_error_set(err, NAOS_E_NOMEM, "no memory to read %s", file->store->name);
-	view->valid = false;
+		return NAOS_E_NOMEM;
 	for (; chunk < chunks; chunk++) {
 		uint64_t group = naos_layout_group(chunk), next;
 		bool data;

@@ -136,9 +136,9 @@ static int give_back_hole_group(struct naos_sealed_file *file, uint64_t group, s
 
 static int give_back(struct naos_sealed_file *file, struct naos_error *err)
 {
-	naos_autofree struct naos_group_view *view = calloc(1, sizeof(*view));
+	naos_autoview struct naos_group_view *view = naos_file_borrow_view(file, err);
 	uint64_t chunks = naos_layout_chunks(file->size), limit = naos_layout_group(chunks ? chunks - 1 : 0) + 1;
-	int rc = view ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to recover %s", file->store->name);
+	int rc = view ? 0 : NAOS_E_NOMEM;
 	for (uint64_t group = 0; rc == 0; group++) {
 		bool tags = true;
 		rc = naos_file_next_allocated(file, group, limit, &group, err);
@@ -155,7 +155,7 @@ static int give_back(struct naos_sealed_file *file, struct naos_error *err)
 /* Mends the entries of each group that has any. */
 static int mend(struct naos_sealed_file *file, struct naos_error *err)
 {
-	naos_autofree struct naos_group_view *view = calloc(1, sizeof(*view));
+	naos_autoview struct naos_group_view *view = naos_file_borrow_view(file, err);
 	naos_autofree struct group_fix *fix = malloc(sizeof(*fix));
 	uint64_t chunks = naos_layout_chunks(file->size), limit = naos_layout_group(chunks ? chunks - 1 : 0) + 1;
 	int rc = view && fix ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to recover %s", file->store->name);

@@ -25,14 +25,13 @@ static int put_holes(struct naos_sealed_file *file, uint64_t from, uint64_t to, 
 /* The last chunk's length is where the file ends: before anything may follow it, it is made as long as it must be. */
 static int lengthen_last(struct naos_sealed_file *file, uint64_t size, struct naos_error *err)
 {
-	struct naos_group_view *view = calloc(1, sizeof(*view));
-	naos_autofree void *guard = view;
+	naos_autoview struct naos_group_view *view = naos_file_borrow_view(file, err);
 	uint8_t text[NAOS_CHUNK_BYTES];
 	struct naos_entry entry;
 	bool present;
 	uint64_t last = naos_layout_chunks(file->size) - 1;
 	if (!view)
-		return naos_error_set(err, NAOS_E_NOMEM, "no memory to write %s", file->store->name);
+		return NAOS_E_NOMEM;
 	int rc = naos_file_pick(file, view, last, file->size, &entry, &present, text, err);
 	if (rc == 0 && !present)
 		rc = naos_file_damage(file, last, err, "it has no version below the size of the file");
@@ -82,14 +81,14 @@ int naos_file_extend(struct naos_sealed_file *file, uint64_t size, struct naos_e
 /* Rule 10, second half: exact length of the new last chunk and len-0 entries over the removed chunks of its group. */
 static int cut_entries(struct naos_sealed_file *file, uint64_t size, struct naos_error *err)
 {
-	naos_autofree struct naos_group_view *view = calloc(1, sizeof(*view));
+	naos_autoview struct naos_group_view *view = naos_file_borrow_view(file, err);
 	struct naos_change changes[NAOS_GROUP_CHUNKS + 1];
 	uint8_t text[NAOS_CHUNK_BYTES];
 	uint64_t chunks = naos_layout_chunks(size), group = naos_layout_group(chunks);
 	size_t count = 0;
 	int rc = 0;
 	if (!view)
-		return naos_error_set(err, NAOS_E_NOMEM, "no memory to truncate %s", file->store->name);
+		return NAOS_E_NOMEM;
 	if (size) {
 		struct naos_entry entry;
 		bool present;

@@ -96,6 +96,7 @@ int naos_file_store_flush(struct naos_sealed_file *file, struct naos_error *err)
 int naos_file_store_resize(struct naos_sealed_file *file, uint64_t bytes, struct naos_error *err)
 {
 	file->map_cache.valid = false; /* its page may be cut off */
+	naos_file_tags_written(file);
 	return file->store->ops->resize(file->store, bytes, err);
 }
 

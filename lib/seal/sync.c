@@ -87,9 +87,9 @@ int naos_file_give_back(struct naos_sealed_file *file, struct naos_error *err)
 {
 	if (file->trim.used == 0)
 		return 0;
-	naos_autofree struct naos_group_view *view = calloc(1, sizeof(*view));
+	naos_autoview struct naos_group_view *view = naos_file_borrow_view(file, err);
 	if (!view)
-		return naos_error_set(err, NAOS_E_NOMEM, "no memory to change %s", file->store->name);
+		return NAOS_E_NOMEM;
 	for (size_t i = 0; i < file->trim.room; i++) {
 		const struct naos_seen_row *row = &file->trim.rows[i];
 		struct naos_sector *sector;

@@ -43,10 +43,11 @@ static int check_chunk(struct naos_sealed_file *file, struct naos_group_view *vi
 
 static int check_groups(struct naos_sealed_file *file, struct naos_error *err)
 {
-	naos_autofree struct naos_group_view *view = calloc(1, sizeof(*view));
+	naos_autoview struct naos_group_view *view = naos_file_borrow_view(file, err);
 	uint64_t chunks = naos_layout_chunks(file->size), limit = naos_layout_group(chunks ? chunks - 1 : 0) + 1;
 	if (!view)
-		return naos_error_set(err, NAOS_E_NOMEM, "no memory to verify %s", file->store->name);
+		return NAOS_E_NOMEM;
+	view->valid = false; /* what is on the store counts */
 	for (uint64_t group = 0; group < limit; group++) {
 		uint64_t next = group;
 		int rc = group && file->maybe_sparse ? naos_file_skip_map_holes(file, group, limit, &next, err) : 0;

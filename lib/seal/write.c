@@ -28,17 +28,19 @@ static int merge_chunk(struct naos_sealed_file *file, struct naos_group_view *vi
 
 /* A batch on its way: what is put at once, and where parts of chunks are put together. */
 struct writing {
-	struct naos_group_view view;
-	struct naos_change changes[NAOS_BATCH_CHUNKS];
+	struct naos_group_view *view;
+	struct naos_change *changes;
 	size_t count;
 	uint8_t parts[2][NAOS_CHUNK_BYTES]; /* the first and the last chunk may be written in part */
+	bool partly;
 };
 
-static void writing_free(struct writing **writing)
+static void writing_free(struct writing *writing)
 {
-	if (*writing)
-		naos_wipe((*writing)->parts, sizeof((*writing)->parts));
-	free(*writing);
+	if (writing->partly)
+		naos_wipe(writing->parts, sizeof(writing->parts));
+	free(writing->changes);
+	naos_file_return_view(&writing->view);
 }
 
 /* Bytes of a gathered chunk replaced. */
@@ -62,7 +64,7 @@ static int keep_back(struct naos_sealed_file *file, struct writing *writing, con
 	*ret_kept = false;
 	if (!file->gather.limit)
 		return 0;
-	int rc = naos_file_sector(file, &writing->view, change->chunk, &sector, err);
+	int rc = naos_file_sector(file, writing->view, change->chunk, &sector, err);
 	if (rc != 0 || !naos_file_put_waits(file, change->chunk, naos_sector_pair(sector, change->chunk)))
 		return rc;
 	*ret_kept = naos_gather_put(&file->gather, change->chunk, change->text, change->length, NULL) == 0; /* no memory: put */
@@ -77,12 +79,13 @@ static int write_chunk(struct naos_sealed_file *file, struct writing *writing, u
 	struct naos_change change = { .chunk = chunk, .text = buffer, .length = bytes };
 	uint64_t end = chunk * NAOS_CHUNK_BYTES + skip + bytes;
 	uint8_t *gathered = naos_gather_find(&file->gather, chunk, &row);
-	bool kept = gathered != NULL;
+	bool kept = gathered != NULL, partly = !buffer || skip || bytes < naos_chunk_room(chunk, file->size);
 	int rc = 0;
+	writing->partly |= partly && !gathered;
 	if (gathered)
 		merge_gathered(file, row, gathered, skip, buffer, bytes);
-	else if (!buffer || skip || bytes < naos_chunk_room(chunk, file->size))
-		rc = merge_chunk(file, &writing->view, chunk, skip, buffer, bytes, writing->parts[first ? 0 : 1], &change, err);
+	else if (partly)
+		rc = merge_chunk(file, writing->view, chunk, skip, buffer, bytes, writing->parts[first ? 0 : 1], &change, err);
 	if (rc == 0 && !gathered)
 		rc = keep_back(file, writing, &change, &kept, err);
 	if (rc != 0)
@@ -98,25 +101,31 @@ static int write_chunk(struct naos_sealed_file *file, struct writing *writing, u
 static int write_batch(struct naos_sealed_file *file, const uint8_t *buffer, size_t bytes, uint64_t offset, size_t *ret_done,
 		       struct naos_error *err)
 {
-	naos_cleanup(writing_free) struct writing *writing = malloc(sizeof(*writing));
+	naos_cleanup(writing_free) struct writing writing;
 	size_t limit = file->gather.limit, most = limit && limit < NAOS_BATCH_CHUNKS ? limit : NAOS_BATCH_CHUNKS, done = 0;
 	uint64_t chunks = (offset + bytes - 1) / NAOS_CHUNK_BYTES - offset / NAOS_CHUNK_BYTES + 1;
-	int rc = writing ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to write %s", file->store->name);
-	if (rc == 0 && limit && file->gather.used + (chunks < most ? chunks : most) > limit)
+	most = chunks < most ? (size_t)chunks : most;
+	writing.count = 0;
+	writing.partly = false;
+	writing.view = NULL;
+	writing.changes = malloc(most * sizeof(*writing.changes));
+	int rc = writing.changes ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to write %s", file->store->name);
+	if (rc == 0 && limit && file->gather.used + most > limit)
 		rc = naos_file_settle(file, err);
-	if (rc != 0)
-		return rc;
-	writing->view.valid = false;
-	writing->count = 0;
+	writing.view = rc == 0 ? naos_file_borrow_view(file, err) : NULL;
+	if (!writing.view)
+		return rc ? rc : NAOS_E_NOMEM;
 	for (size_t seen = 0; rc == 0 && done < bytes && seen < most; seen++) {
 		uint64_t chunk = (offset + done) / NAOS_CHUNK_BYTES;
 		uint32_t skip = (uint32_t)((offset + done) % NAOS_CHUNK_BYTES), room = NAOS_CHUNK_BYTES - skip;
 		uint32_t take = bytes - done < room ? (uint32_t)(bytes - done) : room;
-		rc = write_chunk(file, writing, chunk, skip, buffer ? buffer + done : NULL, take, seen == 0, err);
+		rc = write_chunk(file, &writing, chunk, skip, buffer ? buffer + done : NULL, take, seen == 0, err);
 		done += take;
 	}
-	if (rc == 0 && writing->count)
-		rc = naos_file_put(file, writing->changes, writing->count, err);
+	naos_file_return_view(&writing.view); /* for naos_file_put */
+	writing.view = NULL;
+	if (rc == 0 && writing.count)
+		rc = naos_file_put(file, writing.changes, writing.count, err);
 	if (rc == 0)
 		*ret_done = done;
 	return rc;

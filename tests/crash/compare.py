@@ -36,7 +36,7 @@ class Recorder(Disk):
 
     def __init__(self, durable=None):
         super().__init__(durable)
-        self.events, self.log = [], []      # since the last flush: log = (event number, page, version)
+        self.events, self.log = [], []      # events: (kind, unit, number); since the last flush: log = (number, page, version)
 
     def _put(self, p, v):
         before = self.raw(p)
@@ -45,31 +45,35 @@ class Recorder(Disk):
             pass
         elif isinstance(v, dict):
             names = [n for n in v if not isinstance(before, dict) or before.get(n) != v[n]]
+            number = len(self.events) + len(names)
             for name in names:
                 kind = "map" if name == "map" else "state" if name in "AB" else "tag"
-                self.events.append((kind, (p, 0 if name == "map" else sector_of(p, name))))
+                self.events.append((kind, (p, 0 if name == "map" else sector_of(p, name)), number))
         else:
-            self.events.append(("data", (p, 0)))
+            self.event("data", (p, 0))
         self.log.append((max(len(self.events), 1), p, v))
+
+    def event(self, kind, what):
+        self.events.append((kind, what, len(self.events) + 1))
 
     muted = False
 
     def dealloc(self, p):
         if self.page(p) is not None:
-            self.events.append(("zero", (p, 0)))
+            self.event("zero", (p, 0))
         self.muted = True
         super().dealloc(p)
         self.muted = False
 
     def truncate(self, size):
         if size != self.size():
-            self.events.append(("resize", size))
+            self.event("resize", size)
         self.muted = True
         super().truncate(size)
         self.muted = False
 
     def flush(self):
-        self.events.append(("flush", None))
+        self.event("flush", None)
         super().flush()
         self.log = []
 
@@ -331,6 +335,18 @@ class Library:
         self.process.wait()
 
 
+def in_order(events, ends):
+    """The events (kind, unit, number), the number growing with time.  Data and tags of one operation that no other
+    event stands between are written in any order: the library goes group by group, the model writes all data first."""
+    ordered, run = [], []
+    for at, (kind, unit, number) in enumerate(events):
+        if kind not in ("data", "tag") or at in ends:
+            ordered += sorted(run, key=lambda e: e[0])
+            run = []
+        (run if kind in ("data", "tag") else ordered).append((kind, unit, number))
+    return ordered + sorted(run, key=lambda e: e[0])
+
+
 def group(events):
     """Consecutive events of one kind as one, with the units that they touch."""
     grouped = []
@@ -351,15 +367,19 @@ class Pair:
         self.library.tell("create")
         self.writer = CLike(self.disk, new=True, limit=self.limit)
         self.content, self.fill, self.looks, self.words = bytearray(), 0, 0, []
+        self.ends = set(), set()            # where operations end in the events of the model and of the library
         self.compare_events("create")
 
     def compare_events(self, what):
-        mine, theirs = group(self.disk.events), group(self.library.events)
+        self.ordered = in_order(self.disk.events, self.ends[0]), in_order(self.library.events, self.ends[1])
+        mine, theirs = group(self.ordered[0]), group(self.ordered[1])
         if [g[:2] for g in mine] != [g[:2] for g in theirs]:
             same = next((i for i, (a, b) in enumerate(zip(mine, theirs)) if a[:2] != b[:2]), min(len(mine), len(theirs)))
             raise Difference(f"{what}: from event {same} on the model did {[g[:2] for g in mine[same:]]},"
                              f" the library {[g[:2] for g in theirs[same:]]}")
         self.groups = [(kind, m, t) for (kind, _, m), (_, _, t) in zip(mine, theirs)]
+        self.ends[0].add(len(self.disk.events))
+        self.ends[1].add(len(self.library.events))
 
     def view_of_writer(self):
         chunks = [bytes(self.content[i:i + C]).ljust(C, b"\0") for i in range(0, len(self.content), C)]
@@ -385,11 +405,16 @@ class Pair:
             if point is None:
                 continue
             _, m, t = self.groups[point]
-            mine[unit] = m + 1
-            call = self.library.events[t][2]
+            mine[unit] = self.last(0, m, unit)
+            call = self.last(1, t, unit)
             first = 512 * unit[1] if unit != "size" and kind_of(unit[0]) == "sectors" else 0
             theirs.append(f"length:{call}" if unit == "size" else f"{unit[0]}:{first}:{call}")
         return mine, " ".join(theirs)
+
+    def last(self, whose, until, unit):
+        """Number of the last event up to a place in the order that this unit may have changed with."""
+        return max((number for kind, touched, number in self.ordered[whose][:until + 1]
+                   if kind not in ("data", "tag") or touched == unit or unit == "size"), default=0)
 
     def same_view(self, what, mine, theirs):
         self.looks += 1
@@ -416,7 +441,8 @@ class Pair:
         if last > 400:                      # what lies before the last flush is no longer needed
             del self.library.events[:last]
             cut = max(i for i, e in enumerate(self.disk.events) if e[0] == "flush")
-            del self.disk.events[:cut]
+            self.disk.events = [(kind, unit, n - cut) for kind, unit, n in self.disk.events[cut:]]
+            self.ends = {n - cut for n in self.ends[0] if n > cut}, {n - last for n in self.ends[1] if n > last}
             self.disk.log = [(n - cut, p, v) for n, p, v in self.disk.log]
             self.compare_events(word)
 
@@ -472,7 +498,7 @@ class Pair:
             return False
         self.words.append("(power cut)")
         self.library.tell("crash " + theirs)
-        self.disk, self.library.events = image, []
+        self.disk, self.library.events, self.ends = image, [], (set(), set())
         view = self.library.tell("o")
         self.fill = self.fill + 13 & 255
         self.writer = CLike(self.disk, limit=self.limit)
