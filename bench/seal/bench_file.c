@@ -80,7 +80,7 @@ static struct naos_store *store_of(struct bench *bench, unsigned number, int fla
 static struct naos_sealed_file *create_file(struct bench *bench, unsigned number)
 {
 	struct naos_sealed_new what = {
-		.mode = NAOS_SEALED_LOCAL, .algorithm = NAOS_AES_256_GCM, .fek = bench->fek, .blob = &bench->blob,
+		.mode = NAOS_SEALED_LOCAL, .algorithm = NAOS_AES_256_GCM, .fek = bench->fek, .blob = &bench->blob, .lazy = true,
 	};
 	struct naos_sealed_file *file;
 	uint64_t id = next_random(bench);

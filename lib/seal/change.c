@@ -73,7 +73,9 @@ int naos_file_begin_change(struct naos_sealed_file *file, const struct naos_clai
 		return naos_error_set(err, NAOS_E_USAGE, "%s is open for reading only", file->store->name);
 	if (file->failed)
 		return naos_file_refuse_failed(file, err);
-	int rc = naos_file_lock_claim(file, claim, err);
+	int rc = claim->whole ? naos_file_bear(file, err) : 0; /* a write puts page 0 and its data together */
+	if (rc == 0)
+		rc = naos_file_lock_claim(file, claim, err);
 	if (rc == 0)
 		rc = naos_file_begin_epoch(file, err);
 	if (rc != 0)

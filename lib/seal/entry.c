@@ -39,6 +39,19 @@ void naos_file_return_view(struct naos_group_view **borrowed)
 	free(view);
 }
 
+void naos_file_seed_view(struct naos_sealed_file *file, const uint8_t page[static NAOS_CHUNK_BYTES])
+{
+	naos_autoview struct naos_group_view *view = naos_file_borrow_view(file, NULL);
+	const size_t tag_bytes = NAOS_FIRST_GROUP_SECTORS * NAOS_SECTOR_BYTES;
+	if (!view)
+		return;
+	memcpy(view->raw, page + NAOS_FIRST_SECTORS_OFFSET, tag_bytes);
+	memset(view->raw + tag_bytes, 0, sizeof(view->raw) - tag_bytes);
+	memset(view->decoded, 0, sizeof(view->decoded));
+	view->group = 0;
+	view->valid = true;
+}
+
 static int load_view(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t group, struct naos_error *err)
 {
 	uint64_t offset = naos_layout_sector_offset(group * NAOS_TAG_PAGE_SECTORS);

@@ -56,6 +56,7 @@ void naos_file_free(struct naos_sealed_file *file)
 	naos_seen_free(&file->trim);
 	naos_gather_clear(&file->gather);
 	free(file->filled);
+	free(file->unborn);
 	free(atomic_load(&file->view));
 	(void)naos_file_keys_free(file->keys);
 	(void)naos_secret_free(file->fek);
@@ -181,12 +182,12 @@ static int check_slots(struct naos_sealed_file *file, const struct naos_sealed_i
 
 /* --- open --------------------------------------------------------------------------------------------------------------- */
 
-/* Becomes a writer: alone (recovery if the last one did not seal), or as one more of several (rule 15). */
+/* Becomes a writer: alone (recovery if the last one did not seal), or as one more of several (rule 15).  A LOCAL one has its lock. */
 static int become_writer(struct naos_sealed_file *file, struct naos_error *err)
 {
 	const struct naos_store_ops *ops = file->store->ops;
 	bool shared = file->mode == NAOS_SEALED_SHARED;
-	int rc = ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_EXCLUSIVE, false, err);
+	int rc = shared ? ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_EXCLUSIVE, false, err) : 0;
 	if (rc == NAOS_E_BUSY && shared) { /* waits while the first one recovers */
 		rc = ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_SHARED, true, err);
 		if (rc == 0)
@@ -204,7 +205,7 @@ static int become_writer(struct naos_sealed_file *file, struct naos_error *err)
 		(void)ops->lock(file->store, NAOS_STATE_OFFSET, 2 * NAOS_SECTOR_BYTES, NAOS_UNLOCK, true, NULL);
 		return rc;
 	}
-	if (rc == 0)
+	if (rc == 0 && shared)
 		rc = naos_file_read_state(file, err);
 	if (rc == 0 && !file->state.clean)
 		rc = naos_file_recover(file, err);
@@ -220,7 +221,11 @@ static int open_file(struct naos_sealed_file *file, const struct naos_fek_source
 {
 	struct naos_sealed_info info = { .physical_bytes = 0 };
 	uint8_t page[NAOS_CHUNK_BYTES];
-	int rc = probe_page(file->store, page, &info, err);
+	/* a LOCAL writer takes its lock first: what it reads then stays so */
+	int rc = file->mode != NAOS_SEALED_LOCAL ? 0 :
+		 file->store->ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_EXCLUSIVE, false, err);
+	if (rc == 0)
+		rc = probe_page(file->store, page, &info, err);
 	if (rc != 0)
 		return rc; /* names the file already */
 	memcpy(file->header_raw, page, sizeof(file->header_raw));
@@ -234,9 +239,13 @@ static int open_file(struct naos_sealed_file *file, const struct naos_fek_source
 		rc = find_fek(file, source, &info, err);
 	if (rc != 0)
 		return naos_error_prefix(err, rc, "%s", file->store->name);
-	rc = naos_file_read_state(file, err);
+	rc = naos_file_take_state(file, page, sizeof(page), err);
+	if (rc == NAOS_E_INTEGRITY && file->mode != NAOS_SEALED_LOCAL) /* beside a writer half a slot may have been read */
+		rc = naos_file_read_state(file, err);
 	if (rc != 0)
 		return rc;
+	if (file->mode == NAOS_SEALED_LOCAL)
+		naos_file_seed_view(file, page);
 	rc = check_slots(file, &info, source->tolerate_damaged_slots, err);
 	if (rc != 0)
 		return naos_error_prefix(err, rc, "%s", file->store->name);
@@ -274,10 +283,23 @@ int naos_sealed_file_open(struct naos_store *store, enum naos_sealed_mode mode, 
 
 /* --- create ------------------------------------------------------------------------------------------------------------- */
 
-/* Page 0 of an empty file: both state slots are written, so that an unclean file always has two. */
-static int write_first_page(struct naos_sealed_file *file, struct naos_error *err)
+int naos_file_bear(struct naos_sealed_file *file, struct naos_error *err)
 {
-	uint8_t page[NAOS_CHUNK_BYTES] = { 0 };
+	int rc = file->unborn ? file->store->ops->write(file->store, file->unborn, NAOS_CHUNK_BYTES, 0, err) : 0;
+	if (rc != 0)
+		return rc;
+	free(file->unborn);
+	file->unborn = NULL;
+	return 0;
+}
+
+/* Page 0 of an empty file: both state slots are written, so that an unclean file always has two. */
+static int make_first_page(struct naos_sealed_file *file, bool lazy, struct naos_error *err)
+{
+	uint8_t *page = calloc(1, NAOS_CHUNK_BYTES);
+	if (!page)
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory to make %s", file->store->name);
+	file->unborn = page;
 	memcpy(page, file->header_raw, sizeof(file->header_raw));
 	memcpy(page + naos_fek_slot_offset(0), file->slots[0].raw, NAOS_FEK_SLOT_BYTES);
 	file->state = (struct naos_state){ .epoch = 1, .key_generation = 1 };
@@ -288,7 +310,9 @@ static int write_first_page(struct naos_sealed_file *file, struct naos_error *er
 		if (file->state.seq == 2)
 			break;
 	}
-	int rc = file->store->ops->write(file->store, page, sizeof(page), 0, err);
+	if (file->mode == NAOS_SEALED_LOCAL)
+		naos_file_seed_view(file, page);
+	int rc = lazy ? 0 : naos_file_bear(file, err);
 	return rc ? rc : file->store->ops->set_attribute(file->store, file->slots[0].raw, NAOS_FEK_SLOT_BYTES, err);
 }
 
@@ -313,7 +337,7 @@ static int create_file(struct naos_sealed_file *file, const struct naos_sealed_n
 		rc = file->store->ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1,
 					    what->mode == NAOS_SEALED_SHARED ? NAOS_LOCK_SHARED : NAOS_LOCK_EXCLUSIVE, false, err);
 	if (rc == 0)
-		rc = write_first_page(file, err);
+		rc = make_first_page(file, what->lazy && what->mode == NAOS_SEALED_LOCAL, err);
 	file->epoch = file->state.epoch;
 	file->unpublished = what->unpublished;
 	file->dirty = true;

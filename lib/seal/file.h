@@ -22,6 +22,7 @@ struct naos_sealed_file {
 	struct naos_fek_slot slots[NAOS_FEK_SLOTS];
 	bool recovered;
 	bool unpublished;
+	uint8_t *unborn; /* page 0 of a new file that is not written yet */
 	_Atomic(struct naos_group_view *) view; /* not in use by any thread; NULL if there is none */
 
 	pthread_rwlock_t lock; /* reads shared, changes exclusive; guards what follows */
@@ -69,6 +70,8 @@ struct naos_group_view {
 /* --- file.c -------------------------------------------------------------------------------------------------------- */
 
 void naos_file_free(struct naos_sealed_file *file);
+/* Page 0 of a file that was made lazily; nothing else may be written before. */
+int naos_file_bear(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 
 /* --- entry.c: finding and opening versions ------------------------------------------------------------------ */
 
@@ -76,6 +79,8 @@ void naos_file_free(struct naos_sealed_file *file);
  * changes tags while it has one sets valid to false itself. */
 struct naos_group_view *naos_file_borrow_view(struct naos_sealed_file *file, struct naos_error *err);
 void naos_file_return_view(struct naos_group_view **view);
+/* For the next borrower: the tags of group 0, from page 0. */
+void naos_file_seed_view(struct naos_sealed_file *file, const uint8_t page[static NAOS_CHUNK_BYTES]);
 #define naos_autoview naos_cleanup(naos_file_return_view)
 /* Tags were written that other views may hold. */
 static inline void naos_file_tags_written(struct naos_sealed_file *file)
@@ -131,6 +136,9 @@ int naos_file_put_filled(struct naos_sealed_file *file, struct naos_error *err) 
 
 /* --- state.c ---------------------------------------------------------------------------------------------------- */
 
+/* The state in page 0, as it was read. */
+int naos_file_take_state(struct naos_sealed_file *file, const uint8_t page[static NAOS_CHUNK_BYTES], size_t bytes,
+			 struct naos_error *err) naos_must_check;
 int naos_file_read_state(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 /* Writes *next (a changed copy of file->state) under the next sequence number.  Not flushed. */
 int naos_file_put_state(struct naos_sealed_file *file, const struct naos_state *next, struct naos_error *err) naos_must_check;

@@ -411,6 +411,31 @@ static int reserve_length(struct naos_sealed_file *file, const struct batch *bat
 	return rc || bytes >= end ? rc : file->store->ops->write(file->store, &zero, 1, end - 1, err);
 }
 
+/* Whether page 0 of a new file and the data of steps [from, to) of group 0 are one piece. */
+static bool is_birth(const struct naos_sealed_file *file, const struct batch *batch, size_t from, size_t to)
+{
+	size_t bytes;
+	return file->unborn && from == 0 && batch->steps[0].change->chunk == 0 && batch->steps[0].change->text &&
+	       data_run(batch, 0, to, false, &bytes) == to;
+}
+
+/* Page 0 with these tags, and the data behind it. */
+static int write_birth(struct naos_sealed_file *file, struct batch *batch, size_t to, struct touched *touched, size_t touched_count,
+		       uint8_t *pages, struct naos_error *err)
+{
+	size_t bytes;
+	(void)data_run(batch, 0, to, false, &bytes);
+	memcpy(pages, file->unborn, NAOS_CHUNK_BYTES);
+	int rc = encode_sectors(file, batch->view, touched, touched_count, pages + NAOS_FIRST_SECTORS_OFFSET, err);
+	if (rc == 0)
+		rc = file->store->ops->write(file->store, pages, NAOS_CHUNK_BYTES + bytes, 0, err);
+	if (rc != 0)
+		return rc;
+	free(file->unborn);
+	file->unborn = NULL;
+	return 0;
+}
+
 /* Whether the tags and the data of steps [from, to) of one group are one piece of the file: so they are for a group that is written
  * for the first time, the common case of a file that grows.  Then the tag may come to the store before its data, as after a power cut;
  * a reader beside this writer looks again. */
@@ -442,6 +467,11 @@ static int place_group(struct naos_sealed_file *file, struct batch *batch, size_
 		else
 			naos_seen_remove(&file->trim, step->change->chunk);
 	}
+	if (is_birth(file, batch, from, to))
+		return write_birth(file, batch, to, touched, touched_count, pages, err);
+	rc = naos_file_bear(file, err);
+	if (rc != 0)
+		return rc;
 	if (is_one_piece(file, batch, from, to, touched, touched_count)) {
 		size_t bytes, tag_bytes = touched_count * NAOS_SECTOR_BYTES;
 		(void)data_run(batch, from, to, false, &bytes);

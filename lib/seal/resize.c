@@ -46,7 +46,10 @@ int naos_file_extend(struct naos_sealed_file *file, uint64_t size, struct naos_e
 	uint64_t old = file->size, chunks = naos_layout_chunks(old), target = naos_layout_chunks(size);
 	uint64_t last = naos_layout_group(chunks ? chunks - 1 : 0), tail = naos_layout_group(target - 1), physical;
 	bool mapped, tags = true;
-	int rc = old % NAOS_CHUNK_BYTES ? lengthen_last(file, size, err) : 0;
+	int rc = naos_file_bear(file, err);
+	if (rc != 0)
+		return rc;
+	rc = old % NAOS_CHUNK_BYTES ? lengthen_last(file, size, err) : 0;
 	if (rc == 0)
 		rc = naos_file_in_map(file, last, &mapped, err);
 	if (rc == 0 && mapped) /* filled by this or another writer, its bit not yet cleared? */

@@ -85,7 +85,9 @@ int naos_sealed_file_rewrap(struct naos_sealed_file *file, const struct naos_blo
 		return naos_error_set(err, NAOS_E_USAGE, "%s: changing its wrapped key needs the only writer", file->store->name);
 	(void)pthread_rwlock_wrlock(&file->lock);
 	file->changes++;
-	int rc = rewrap_locked(file, blob, only_mek, err);
+	int rc = naos_file_bear(file, err);
+	if (rc == 0)
+		rc = rewrap_locked(file, blob, only_mek, err);
 	(void)pthread_rwlock_unlock(&file->lock);
 	return rc;
 }

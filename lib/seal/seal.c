@@ -85,7 +85,9 @@ int naos_sealed_file_close(struct naos_sealed_file *file, bool with_seal, struct
 {
 	int rc = 0;
 	if (file->mode != NAOS_SEALED_READ) {
-		rc = naos_file_settle_and_tell(file, err);
+		rc = naos_file_bear(file, err);
+		if (rc == 0)
+			rc = naos_file_settle_and_tell(file, err);
 		if (rc == 0 && with_seal)
 			rc = seal(file, err);
 	}
@@ -103,7 +105,9 @@ static int take_step(struct naos_sealed_file *file, unsigned *step, bool *ret_do
 	int rc;
 	switch (*step) {
 	case SETTLE:
-		rc = naos_file_settle(file, err);
+		rc = naos_file_bear(file, err);
+		if (rc == 0)
+			rc = naos_file_settle(file, err);
 		if (rc == 0 && file->unfinished) {
 			*step = SIZED;
 			break;

@@ -60,6 +60,9 @@ struct naos_sealed_new {
 	/* The file has a temporary name and is of no value until it is published: no flush is paid for crash safety while
 	 * it is written; naos_sealed_file_close seals it, the caller flushes and renames. */
 	bool unpublished;
+	/* Page 0 goes to the store with the first write (together, where it begins the file), or at the latest with flush or close.  Until
+	 * then the store is empty: others can't open it, and a process that dies leaves an empty file.  Only for LOCAL. */
+	bool lazy;
 };
 /* Writes page 0 of an empty store.  Takes ownership of the store, also on failure. */
 int naos_sealed_file_create(struct naos_store *store, const struct naos_sealed_new *what, struct naos_sealed_file **ret,

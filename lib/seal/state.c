@@ -7,7 +7,8 @@
 #define MAX_RETRIES 16
 
 /* Authentic and of this file, or the reason why not. */
-static int decode_page(struct naos_sealed_file *file, const uint8_t page[static NAOS_CHUNK_BYTES], size_t bytes, struct naos_error *err)
+int naos_file_take_state(struct naos_sealed_file *file, const uint8_t page[static NAOS_CHUNK_BYTES], size_t bytes,
+			 struct naos_error *err)
 {
 	if (bytes < NAOS_CHUNK_BYTES)
 		return naos_error_set(err, NAOS_E_INTEGRITY, "%s: page 0 is cut off", file->store->name);
@@ -27,7 +28,7 @@ int naos_file_read_state(struct naos_sealed_file *file, struct naos_error *err)
 		before = got;
 		int rc = file->store->ops->read(file->store, page, sizeof(pages[0]), 0, &got, err);
 		if (rc == 0)
-			rc = decode_page(file, page, got, err);
+			rc = naos_file_take_state(file, page, got, err);
 		/* beside a writer half a slot may have been read: another read tells it from damage */
 		bool same = attempt > 0 && got == before && memcmp(pages[0], pages[1], sizeof(pages[0])) == 0;
 		if (rc != NAOS_E_INTEGRITY || file->mode == NAOS_SEALED_LOCAL || same || attempt == MAX_RETRIES)

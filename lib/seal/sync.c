@@ -135,7 +135,9 @@ int naos_sealed_file_flush(struct naos_sealed_file *file, struct naos_error *err
 {
 	const struct naos_claim claim = { .whole = true };
 	(void)pthread_rwlock_wrlock(&file->lock);
-	int rc = naos_file_settle_and_tell(file, err);
+	int rc = naos_file_bear(file, err);
+	if (rc == 0)
+		rc = naos_file_settle_and_tell(file, err);
 	if (rc == 0 && (file->dirty || file->mode == NAOS_SEALED_SHARED)) { /* what others wrote, too, as fsync does */
 		rc = naos_file_lock_claim(file, &claim, err);
 		if (rc == 0)

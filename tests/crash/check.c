@@ -43,7 +43,7 @@ static struct naos_sealed_file *prepared(struct checker *checker, struct naos_se
 struct naos_sealed_file *checker_create(struct checker *checker, struct disk *disk, enum naos_sealed_mode mode)
 {
 	struct naos_sealed_new what = {
-		.mode = mode, .algorithm = NAOS_AES_256_GCM, .fek = checker->key.fek, .blob = &checker->key.blob,
+		.mode = mode, .algorithm = NAOS_AES_256_GCM, .fek = checker->key.fek, .blob = &checker->key.blob, .lazy = checker->lazy,
 	};
 	struct naos_sealed_file *file;
 	struct naos_error err;

@@ -19,6 +19,7 @@ struct checker {
 	bool born;       /* page 0 is durable: from here on no crash may make the file unreadable */
 	size_t gather;   /* chunks that a LOCAL writer gathers */
 	struct naos_sealing sealing;
+	bool lazy;       /* page 0 is written with the first change */
 	bool shared;     /* rule 15: who writes what must hold the lock for it */
 	uint64_t states, sampled;
 };

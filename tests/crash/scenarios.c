@@ -129,6 +129,7 @@ static uint64_t run_scripts(uint64_t seed, unsigned limit)
 			checker.limit = limit;
 			checker.torn = torn;
 			checker.gather = variant < 2 ? 0 : gather[(seed + i + (unsigned)variant) % 4];
+			checker.lazy = variant == 2 || (variant == 1 && i % 2);
 			checker.killing = !torn || limit >= 16; /* the quick run's share */
 			checker.depth = limit < 8 ? 1 : 2;
 			disk_free(run_script(&checker, &scripts[i], false));
@@ -182,6 +183,7 @@ static uint64_t run_sessions(uint64_t seed, unsigned rounds)
 		checker.torn = i % 2;
 		checker.killing = i % 4 == 0;
 		checker.gather = i % 3 ? (size_t)1 << rng_below(&checker.rng, 7) : 0;
+		checker.lazy = i % 2;
 		random_sessions(&checker, 4, 10);
 		states += checker.states;
 		checker_free(&checker);
