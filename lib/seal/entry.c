@@ -46,26 +46,46 @@ void naos_file_seed_view(struct naos_sealed_file *file, const uint8_t page[stati
 	if (!view)
 		return;
 	memcpy(view->raw, page + NAOS_FIRST_SECTORS_OFFSET, tag_bytes);
-	memset(view->raw + tag_bytes, 0, sizeof(view->raw) - tag_bytes);
 	memset(view->decoded, 0, sizeof(view->decoded));
+	for (unsigned place = 0; place < NAOS_FIRST_GROUP_SECTORS; place++)
+		view->loaded[place] = true;
 	view->group = 0;
 	view->valid = true;
 }
 
-static int load_view(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t group, struct naos_error *err)
+/* Reads sectors [from, to) of the view's group. */
+static int load_sectors(struct naos_sealed_file *file, struct naos_group_view *view, unsigned from, unsigned to, struct naos_error *err)
 {
-	uint64_t offset = naos_layout_sector_offset(group * NAOS_TAG_PAGE_SECTORS);
-	size_t want = group ? NAOS_CHUNK_BYTES : NAOS_FIRST_GROUP_SECTORS * NAOS_SECTOR_BYTES, got;
-	view->valid = false;
-	int rc = file->store->ops->read(file->store, view->raw, want, offset, &got, err);
+	uint64_t offset = naos_layout_sector_offset(view->group * NAOS_TAG_PAGE_SECTORS + from);
+	size_t want = (size_t)(to - from) * NAOS_SECTOR_BYTES, got;
+	uint8_t *raw = view->raw + from * NAOS_SECTOR_BYTES;
+	int rc = file->store->ops->read(file->store, raw, want, offset, &got, err);
 	if (rc != 0)
 		return rc;
-	memset(view->raw + got, 0, sizeof(view->raw) - got);
-	memset(view->decoded, 0, sizeof(view->decoded));
-	view->group = group;
-	view->stamp = file->tag_writes;
-	view->valid = true;
+	memset(raw + got, 0, want - got);
+	for (unsigned place = from; place < to; place++)
+		view->loaded[place] = true; /* one that was decoded before stays so: somebody may point to it */
 	return 0;
+}
+
+/* Makes a sector of a group ready to be decoded.  Who goes from group to group gets the whole page at once; who jumps about gets
+ * one sector first. */
+static int load_view(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t group, unsigned place, struct naos_error *err)
+{
+	bool same = view->valid && view->group == group, whole = same || !view->valid || view->group + 1 == group;
+	if (same && view->loaded[place])
+		return 0;
+	if (!same) {
+		view->valid = false;
+		view->group = group;
+		view->stamp = file->tag_writes;
+		memset(view->loaded, 0, sizeof(view->loaded));
+		memset(view->decoded, 0, sizeof(view->decoded));
+	}
+	int rc = load_sectors(file, view, whole ? 0 : place,
+			      !whole ? place + 1 : group ? NAOS_TAG_PAGE_SECTORS : NAOS_FIRST_GROUP_SECTORS, err);
+	view->valid = rc == 0;
+	return rc;
 }
 
 int naos_file_sector(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t chunk, struct naos_sector **ret,
@@ -73,7 +93,7 @@ int naos_file_sector(struct naos_sealed_file *file, struct naos_group_view *view
 {
 	uint64_t sector = naos_layout_sector(chunk), group = sector / NAOS_TAG_PAGE_SECTORS;
 	unsigned place = (unsigned)(sector % NAOS_TAG_PAGE_SECTORS);
-	int rc = view->valid && view->group == group ? 0 : load_view(file, view, group, err);
+	int rc = load_view(file, view, group, place, err);
 	if (rc == 0 && !view->decoded[place]) {
 		rc = naos_sector_decode(file->keys, sector, view->raw + place * NAOS_SECTOR_BYTES, &view->sectors[place], err);
 		if (rc != 0)

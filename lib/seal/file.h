@@ -63,7 +63,7 @@ struct naos_group_view {
 	bool valid;
 	uint64_t group;
 	uint8_t raw[NAOS_CHUNK_BYTES];
-	bool decoded[NAOS_TAG_PAGE_SECTORS];
+	bool loaded[NAOS_TAG_PAGE_SECTORS], decoded[NAOS_TAG_PAGE_SECTORS];
 	struct naos_sector sectors[NAOS_TAG_PAGE_SECTORS];
 };
 

@@ -55,6 +55,15 @@ static void make_hmac_sha256(void)
 	EVP_MAC_CTX_free(context);
 }
 
+/* Gives a context another key: what it was made for is wiped from it.  NULL is passed on. */
+static EVP_MAC_CTX *change_key(EVP_MAC_CTX *context, const struct naos_secret *key)
+{
+	if (context && EVP_MAC_init(context, naos_secret_view(key), naos_secret_bytes(key), NULL) == 1)
+		return context;
+	EVP_MAC_CTX_free(context);
+	return NULL;
+}
+
 /* NULL if the cryptographic library fails. */
 static EVP_MAC_CTX *keyed_mac(const void *key, size_t bytes)
 {
@@ -75,15 +84,20 @@ static bool mac_once(EVP_MAC_CTX *context, const void *first, size_t first_bytes
 	       EVP_MAC_update(context, second, second_bytes) == 1 && EVP_MAC_final(context, ret, &bytes, NAOS_MAC_BYTES) == 1;
 }
 
-/* HKDF-Extract (RFC 5869) is one HMAC, keyed with the salt. */
-static int extract(struct naos_file_keys *keys, const struct naos_uuid *file_id, const struct naos_secret *fek, struct naos_error *err)
+/* HKDF-Extract (RFC 5869) is one HMAC, keyed with the salt.  *ret_prk is keyed with the PRK (NULL on failure). */
+static int extract(struct naos_file_keys *keys, const struct naos_uuid *file_id, const struct naos_secret *fek, EVP_MAC_CTX **ret_prk,
+		   struct naos_error *err)
 {
+	EVP_MAC_CTX *context;
+	*ret_prk = NULL;
 	int rc = naos_secret_create(NAOS_MAC_BYTES, &keys->prk, err);
-	EVP_MAC_CTX *salted = rc == 0 ? keyed_mac(file_id->bytes, sizeof(file_id->bytes)) : NULL;
-	if (rc == 0 && !mac_once(salted, naos_secret_view(fek), naos_secret_bytes(fek), NULL, 0, naos_secret_data(keys->prk)))
-		rc = naos_error_set(err, NAOS_E_SYSTEM, "HMAC-SHA256 is not available in the cryptographic library");
-	EVP_MAC_CTX_free(salted);
-	return rc;
+	if (rc != 0)
+		return rc;
+	context = keyed_mac(file_id->bytes, sizeof(file_id->bytes));
+	if (mac_once(context, naos_secret_view(fek), naos_secret_bytes(fek), NULL, 0, naos_secret_data(keys->prk)))
+		*ret_prk = change_key(naos_steal(context), keys->prk);
+	EVP_MAC_CTX_free(context);
+	return *ret_prk ? 0 : naos_error_set(err, NAOS_E_SYSTEM, "HMAC-SHA256 is not available in the cryptographic library");
 }
 
 /* K(purpose, x) of the format: the first block of HKDF-Expand, which is HMAC(PRK, info || 0x01).  OpenSSL's HKDF is looked up and
@@ -127,6 +141,29 @@ static int expand_secret(const struct naos_file_keys *keys, EVP_MAC_CTX *prk, co
 	return rc;
 }
 
+static int data_key_create(const struct naos_file_keys *keys, EVP_MAC_CTX *prk, uint64_t chunk, uint32_t seq,
+			   struct naos_data_key **ret, struct naos_error *err)
+{
+	uint8_t x[12];
+	struct naos_cursor w = naos_cursor_writer(x, sizeof(x));
+	naos_cursor_put_u64(&w, chunk / CHUNKS_PER_KEY);
+	naos_cursor_put_u32(&w, seq / SEQS_PER_KEY);
+	naos_autosecret struct naos_secret *secret = NULL;
+	int rc = expand_secret(keys, prk, "data", x, sizeof(x), naos_algorithm_key_bytes(keys->algorithm), &secret, err);
+	if (rc != 0)
+		return rc;
+	naos_autofree struct naos_data_key *key = calloc(1, sizeof(*key));
+	if (!key)
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory for a data key");
+	rc = naos_gcm_key_create(keys->algorithm, secret, &key->gcm, err);
+	if (rc != 0)
+		return rc;
+	key->chunk_range = chunk / CHUNKS_PER_KEY;
+	key->seq_range = seq / SEQS_PER_KEY;
+	*ret = naos_steal(key);
+	return 0;
+}
+
 int naos_file_keys_create(enum naos_algorithm algorithm, const struct naos_uuid *file_id, const struct naos_uuid *fileset_id,
 			  const struct naos_secret *fek, struct naos_file_keys **ret, struct naos_error *err)
 {
@@ -138,14 +175,20 @@ int naos_file_keys_create(enum naos_algorithm algorithm, const struct naos_uuid 
 	keys->algorithm = algorithm;
 	keys->fileset_id = *fileset_id;
 	(void)pthread_mutex_init(&keys->lock, NULL);
-	int rc = extract(keys, file_id, fek, err);
-	EVP_MAC_CTX *prk = rc == 0 ? open_prk(keys) : NULL;
+	EVP_MAC_CTX *prk;
+	int rc = extract(keys, file_id, fek, &prk, err);
 	if (rc == 0)
 		rc = expand(keys, prk, "commit", NULL, 0, keys->commit, sizeof(keys->commit), err);
 	if (rc == 0)
 		rc = expand_secret(keys, prk, "header", NULL, 0, NAOS_MAC_BYTES, &keys->macs[NAOS_MAC_HEADER].key, err);
 	if (rc == 0)
 		rc = expand_secret(keys, prk, "tagsector", NULL, 0, NAOS_MAC_BYTES, &keys->macs[NAOS_MAC_TAGSECTOR].key, err);
+	if (rc == 0)
+		rc = data_key_create(keys, prk, 0, 0, &keys->data[0], err);
+	if (rc == 0)
+		keys->data[0]->cached = true;
+	if (rc == 0) /* the first use of the header's key comes at once */
+		keys->macs[NAOS_MAC_HEADER].spare[0] = change_key(naos_steal(prk), keys->macs[NAOS_MAC_HEADER].key);
 	EVP_MAC_CTX_free(prk);
 	if (rc != 0) {
 		(void)naos_file_keys_free(keys);
@@ -225,31 +268,6 @@ const struct naos_gcm_key *naos_data_key_gcm(const struct naos_data_key *key)
 	return key->gcm;
 }
 
-static int data_key_create(const struct naos_file_keys *keys, uint64_t chunk, uint32_t seq, struct naos_data_key **ret,
-			   struct naos_error *err)
-{
-	uint8_t x[12];
-	struct naos_cursor w = naos_cursor_writer(x, sizeof(x));
-	naos_cursor_put_u64(&w, chunk / CHUNKS_PER_KEY);
-	naos_cursor_put_u32(&w, seq / SEQS_PER_KEY);
-	naos_autosecret struct naos_secret *secret = NULL;
-	EVP_MAC_CTX *prk = open_prk(keys);
-	int rc = expand_secret(keys, prk, "data", x, sizeof(x), naos_algorithm_key_bytes(keys->algorithm), &secret, err);
-	EVP_MAC_CTX_free(prk);
-	if (rc != 0)
-		return rc;
-	naos_autofree struct naos_data_key *key = calloc(1, sizeof(*key));
-	if (!key)
-		return naos_error_set(err, NAOS_E_NOMEM, "no memory for a data key");
-	rc = naos_gcm_key_create(keys->algorithm, secret, &key->gcm, err);
-	if (rc != 0)
-		return rc;
-	key->chunk_range = chunk / CHUNKS_PER_KEY;
-	key->seq_range = seq / SEQS_PER_KEY;
-	*ret = naos_steal(key);
-	return 0;
-}
-
 int naos_file_keys_get(struct naos_file_keys *keys, uint64_t chunk, uint32_t seq, struct naos_data_key **ret,
 		       struct naos_error *err)
 {
@@ -259,7 +277,12 @@ int naos_file_keys_get(struct naos_file_keys *keys, uint64_t chunk, uint32_t seq
 	for (unsigned i = 0; i < CACHED_DATA_KEYS && !key; i++)
 		if (keys->data[i] && naos_data_key_covers(keys->data[i], chunk, seq))
 			key = keys->data[i];
-	int rc = key ? 0 : data_key_create(keys, chunk, seq, &key, err);
+	int rc = 0;
+	if (!key) {
+		EVP_MAC_CTX *prk = open_prk(keys);
+		rc = data_key_create(keys, prk, chunk, seq, &key, err);
+		EVP_MAC_CTX_free(prk);
+	}
 	if (rc == 0 && !key->cached) {
 		for (unsigned i = 0; i < CACHED_DATA_KEYS; i++) {
 			if (!keys->data[i]) {

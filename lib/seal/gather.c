@@ -43,6 +43,15 @@ void naos_gather_clear(struct naos_gather *gather)
 	gather->used = gather->room = gather->index_room = 0;
 }
 
+void naos_gather_empty(struct naos_gather *gather)
+{
+	if (gather->used == 0)
+		return;
+	naos_wipe(gather->texts, gather->used * NAOS_CHUNK_BYTES);
+	memset(gather->index, 0, gather->index_room * sizeof(*gather->index));
+	gather->used = 0;
+}
+
 static int grow(struct naos_gather *gather, struct naos_error *err)
 {
 	size_t room = gather->room ? 2 * gather->room : FIRST_ROOM, index_room = 2 * room;

@@ -29,5 +29,7 @@ int naos_gather_put(struct naos_gather *gather, uint64_t chunk, const uint8_t *t
 		    struct naos_error *err) naos_must_check;
 /* Wipes and forgets all of it. */
 void naos_gather_clear(struct naos_gather *gather);
+/* The same, but keeps the memory for what is gathered next. */
+void naos_gather_empty(struct naos_gather *gather);
 
 #endif

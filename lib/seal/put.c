@@ -61,7 +61,7 @@ static int encode_sectors(struct naos_sealed_file *file, struct naos_group_view 
 		if (view->valid && view->group == group) {
 			memcpy(view->raw + place * NAOS_SECTOR_BYTES, sector, NAOS_SECTOR_BYTES);
 			view->sectors[place] = touched[i].sector;
-			view->decoded[place] = true;
+			view->loaded[place] = view->decoded[place] = true;
 		}
 	}
 	return 0;

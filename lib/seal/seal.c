@@ -108,6 +108,8 @@ static int take_step(struct naos_sealed_file *file, unsigned *step, bool *ret_do
 		rc = naos_file_bear(file, err);
 		if (rc == 0)
 			rc = naos_file_settle(file, err);
+		if (rc == 0)
+			naos_gather_clear(&file->gather);
 		if (rc == 0 && file->unfinished) {
 			*step = SIZED;
 			break;

@@ -114,7 +114,7 @@ int naos_sealed_file_flush(struct naos_sealed_file *file, struct naos_error *err
 int naos_sealed_file_gather(struct naos_sealed_file *file, size_t limit_bytes, struct naos_error *err) naos_must_check;
 /* Writes what is gathered; it is no more durable than another write. */
 int naos_sealed_file_settle(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
-/* Bytes gathered now; as much memory is in use for it. */
+/* Bytes gathered now.  The memory for the most that was gathered since the last flush or settling stays in use. */
 size_t naos_sealed_file_gathered(struct naos_sealed_file *file);
 
 /* Seals many open LOCAL files with few flushes (rules 13 and 16): calls seal_step for each file that is not done, then makes

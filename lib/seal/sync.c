@@ -3,6 +3,8 @@
 
 /* --- what is gathered --------------------------------------------------------------------------------------------------- */
 
+#define KEPT_ROOM 16 /* chunks: memory for them is kept over flushes */
+
 static int by_chunk(const void *left, const void *right)
 {
 	const struct naos_change *a = left, *b = right;
@@ -35,7 +37,7 @@ int naos_file_settle(struct naos_sealed_file *file, struct naos_error *err)
 		return 0;
 	int rc = put_gathered(file, &why);
 	if (rc == 0) {
-		naos_gather_clear(&file->gather);
+		naos_gather_empty(&file->gather);
 		return 0;
 	}
 	file->untidy = true;
@@ -47,6 +49,8 @@ int naos_file_settle_and_tell(struct naos_sealed_file *file, struct naos_error *
 {
 	struct naos_error before = file->gather.failure;
 	int rc = naos_file_settle(file, err);
+	if (rc == 0 && file->gather.room > KEPT_ROOM)
+		naos_gather_clear(&file->gather);
 	file->gather.failure = (struct naos_error)NAOS_ERROR_INIT;
 	return rc == 0 && before.code != 0 ? naos_error_set(err, before.code, "%s", before.message) : rc;
 }
@@ -68,6 +72,8 @@ int naos_sealed_file_settle(struct naos_sealed_file *file, struct naos_error *er
 {
 	(void)pthread_rwlock_wrlock(&file->lock);
 	int rc = naos_file_settle(file, err);
+	if (rc == 0)
+		naos_gather_clear(&file->gather);
 	(void)pthread_rwlock_unlock(&file->lock);
 	return rc;
 }
