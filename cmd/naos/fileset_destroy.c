@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include "base/io.h"
@@ -75,6 +76,17 @@ static int confirm(const struct destruction *destruction, struct naos_error *err
 	return naos_confirm(question, destruction->set.name, err);
 }
 
+/* naos-fs holds a lock on the directory: also where its mount can't be seen from here, in a container or, if the file system below passes
+ * locks on, on another node. */
+static int check_unused(const struct naos_fileset_section *set, struct naos_error *err)
+{
+	naos_autoclose int fd = open(set->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+		return 0;
+	return naos_error_set(err, NAOS_E_BUSY,
+			      "a naos-fs works on %s, in another namespace or on another node: unmount the file set there first", set->path);
+}
+
 static int check_unmounted(const struct naos_fileset_section *set, struct naos_error *err)
 {
 	naos_automounts struct naos_mounts mounts = { .items = NULL };
@@ -84,7 +96,7 @@ static int check_unmounted(const struct naos_fileset_section *set, struct naos_e
 		rc = naos_error_set(err, NAOS_E_BUSY,
 				    "the file set '%s' is mounted on %s: unmount it on all nodes first ('naos fileset umount %s')", set->name,
 				    mount->point, set->name);
-	return rc;
+	return rc ? rc : check_unused(set, err);
 }
 
 /* A MEK that two file sets share would take the other's files too. */

@@ -1,6 +1,8 @@
 /* Key providers by scheme, and what all of them share: checks of names and arguments.  SPDX-License-Identifier: Apache-2.0 */
 #include "keys/provider.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "keys/kmip.h"
@@ -10,7 +12,9 @@
 
 struct naos_provider {
 	const struct naos_provider_ops *ops;
-	void *state;
+	void *_Atomic state; /* NULL: not opened yet, only with naos_provider_open_later */
+	char *uri, *store;   /* what to open */
+	pthread_mutex_t lock;
 };
 
 static const struct naos_provider_ops *const providers[] = {
@@ -40,18 +44,62 @@ static int unknown_scheme(const char *uri, struct naos_error *err)
 	return naos_error_set(err, NAOS_E_UNSUPPORTED, "no kind of key manager is called '%.*s:'; there is %s", (int)scheme, uri, known);
 }
 
-int naos_provider_open(const char *uri, const char *store_path, struct naos_provider **ret, struct naos_error *err)
+/* Opens what was put off.  A state, once there, stays. */
+static int ready(struct naos_provider *provider, struct naos_error *err)
+{
+	void *state = atomic_load(&provider->state);
+	int rc = 0;
+	if (state)
+		return 0;
+	(void)pthread_mutex_lock(&provider->lock);
+	if (!atomic_load(&provider->state))
+		rc = provider->ops->open(provider->uri, provider->store, &state, err);
+	if (rc == 0 && state)
+		atomic_store(&provider->state, state);
+	(void)pthread_mutex_unlock(&provider->lock);
+	return rc;
+}
+
+static int prepare(const char *uri, const char *store_path, struct naos_provider **ret, struct naos_error *err)
 {
 	if (!uri || uri[0] == 0)
 		return naos_error_set(err, NAOS_E_CONFIG, "no key manager is configured: set keymanager.uri or give --keys");
 	const struct naos_provider_ops *ops = find_provider(uri);
 	if (!ops)
 		return unknown_scheme(uri, err);
-	naos_autofree struct naos_provider *provider = calloc(1, sizeof(*provider));
+	struct naos_provider *provider = calloc(1, sizeof(*provider));
 	if (!provider)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the key manager");
+	(void)pthread_mutex_init(&provider->lock, NULL);
 	provider->ops = ops;
-	int rc = ops->open(uri, store_path && store_path[0] ? store_path : DEFAULT_STORE, &provider->state, err);
+	provider->uri = strdup(uri);
+	provider->store = strdup(store_path && store_path[0] ? store_path : DEFAULT_STORE);
+	*ret = provider;
+	if (provider->uri && provider->store)
+		return 0;
+	*ret = naos_provider_close(provider);
+	return naos_error_set(err, NAOS_E_NOMEM, "no memory for the key manager");
+}
+
+int naos_provider_open(const char *uri, const char *store_path, struct naos_provider **ret, struct naos_error *err)
+{
+	naos_autoprovider struct naos_provider *provider = NULL;
+	int rc = prepare(uri, store_path, &provider, err);
+	if (rc == 0)
+		rc = ready(provider, err);
+	if (rc == 0)
+		*ret = naos_steal(provider);
+	return rc;
+}
+
+int naos_provider_open_later(const char *uri, const char *store_path, struct naos_provider **ret, struct naos_error *err)
+{
+	naos_autoprovider struct naos_provider *provider = NULL;
+	int rc = prepare(uri, store_path, &provider, err);
+	if (rc == 0)
+		rc = ready(provider, err);
+	if (rc == NAOS_E_KEYMANAGER)
+		rc = 0;
 	if (rc == 0)
 		*ret = naos_steal(provider);
 	return rc;
@@ -60,8 +108,13 @@ int naos_provider_open(const char *uri, const char *store_path, struct naos_prov
 struct naos_provider *naos_provider_close(struct naos_provider *provider)
 {
 	int saved = errno;
-	if (provider)
+	if (!provider)
+		return NULL;
+	if (provider->state)
 		provider->ops->close(provider->state);
+	(void)pthread_mutex_destroy(&provider->lock);
+	free(provider->uri);
+	free(provider->store);
 	free(provider);
 	errno = saved;
 	return NULL;
@@ -86,6 +139,8 @@ static int unsupported(const struct naos_provider *provider, const char *what, s
 int naos_mek_create(struct naos_provider *provider, const char *name, struct naos_mek *ret, struct naos_error *err)
 {
 	int rc = check_name(name, err);
+	if (rc == 0)
+		rc = ready(provider, err);
 	if (rc != 0)
 		return rc;
 	return provider->ops->create ? provider->ops->create(provider->state, name, ret, err) : unsupported(provider, "create keys", err);
@@ -94,6 +149,8 @@ int naos_mek_create(struct naos_provider *provider, const char *name, struct nao
 int naos_mek_rotate(struct naos_provider *provider, const char *name, struct naos_mek *ret, struct naos_error *err)
 {
 	int rc = check_name(name, err);
+	if (rc == 0)
+		rc = ready(provider, err);
 	if (rc != 0)
 		return rc;
 	return provider->ops->rotate ? provider->ops->rotate(provider->state, name, ret, err) : unsupported(provider, "rotate keys", err);
@@ -102,6 +159,8 @@ int naos_mek_rotate(struct naos_provider *provider, const char *name, struct nao
 static int set_state(struct naos_provider *provider, const char *name, uint32_t version, enum naos_mek_state to, struct naos_error *err)
 {
 	int rc = check_name(name, err);
+	if (rc == 0)
+		rc = ready(provider, err);
 	if (rc != 0)
 		return rc;
 	return provider->ops->set_state ? provider->ops->set_state(provider->state, name, version, to, err) :
@@ -126,6 +185,8 @@ int naos_mek_revoke(struct naos_provider *provider, const char *name, uint32_t v
 int naos_mek_destroy(struct naos_provider *provider, const char *name, uint32_t version, struct naos_error *err)
 {
 	int rc = check_name(name, err);
+	if (rc == 0)
+		rc = ready(provider, err);
 	if (rc != 0)
 		return rc;
 	return provider->ops->destroy ? provider->ops->destroy(provider->state, name, version, err) :
@@ -137,6 +198,8 @@ int naos_key_import(struct naos_provider *provider, const char *name, const stru
 {
 	size_t bytes = naos_secret_bytes(key);
 	int rc = check_name(name, err);
+	if (rc == 0)
+		rc = ready(provider, err);
 	if (rc != 0)
 		return rc;
 	if (!provider->ops->import)
@@ -149,6 +212,9 @@ int naos_key_import(struct naos_provider *provider, const char *name, const stru
 
 int naos_mek_list(struct naos_provider *provider, struct naos_mek **ret, size_t *ret_count, struct naos_error *err)
 {
+	int rc = ready(provider, err);
+	if (rc != 0)
+		return rc;
 	return provider->ops->list ? provider->ops->list(provider->state, ret, ret_count, err) : unsupported(provider, "list keys", err);
 }
 
@@ -178,6 +244,8 @@ int naos_keys_wrap(struct naos_provider *provider, const char *mek_name, struct 
 		   struct naos_error *err)
 {
 	int rc = check_name(mek_name, err);
+	if (rc == 0)
+		rc = ready(provider, err);
 	if (rc != 0)
 		return rc;
 	return provider->ops->wrap ? provider->ops->wrap(provider->state, mek_name, items, count, err) : unsupported(provider, "wrap", err);
@@ -185,6 +253,9 @@ int naos_keys_wrap(struct naos_provider *provider, const char *mek_name, struct 
 
 int naos_keys_unwrap(struct naos_provider *provider, struct naos_wrap_item *items, size_t count, struct naos_error *err)
 {
+	int rc = ready(provider, err);
+	if (rc != 0)
+		return rc;
 	return provider->ops->unwrap ? provider->ops->unwrap(provider->state, items, count, err) : unsupported(provider, "unwrap", err);
 }
 

@@ -64,6 +64,8 @@ struct naos_provider_ops {
 /* store_path: metadata of keys beside a token (configuration keymanager.store); NULL: its default.
  * Errors: NAOS_E_USAGE (bad URI), NAOS_E_PIN, NAOS_E_KEYMANAGER, NAOS_E_UNSUPPORTED (unknown scheme: says what exists). */
 int naos_provider_open(const char *uri, const char *store_path, struct naos_provider **ret, struct naos_error *err) naos_must_check;
+/* The same, and a key manager that is away now (NAOS_E_KEYMANAGER) is opened by the first call that needs it: for daemons. */
+int naos_provider_open_later(const char *uri, const char *store_path, struct naos_provider **ret, struct naos_error *err) naos_must_check;
 struct naos_provider *naos_provider_close(struct naos_provider *provider);
 
 /* Makes version 1 of a MEK.  Answered only when the key is durable and proven by a known answer after re-opening. */

@@ -73,13 +73,16 @@ static int add_member(struct naos_filesets *sets, const struct naos_config *conf
 	return add_set(sets, &set, err);
 }
 
-static int open_keys(struct naos_filesets *sets, const struct naos_config *config, const char *uri, struct naos_error *err)
+/* later: what is asked for is known without the key manager, so it may be away. */
+static int open_keys(struct naos_filesets *sets, const struct naos_config *config, const char *uri, bool later, struct naos_error *err)
 {
 	const char *store = naos_config_string(config, "keymanager", NULL, "store");
 	int rc = naos_engine_select(naos_config_string(config, "engine", NULL, "backend"),
 				    naos_config_bool(config, "engine", NULL, "fips"), err);
+	if (rc == 0 && !uri)
+		uri = naos_config_string(config, "keymanager", NULL, "uri");
 	if (rc == 0)
-		rc = naos_provider_open(uri ? uri : naos_config_string(config, "keymanager", NULL, "uri"), store, &sets->provider, err);
+		rc = later ? naos_provider_open_later(uri, store, &sets->provider, err) : naos_provider_open(uri, store, &sets->provider, err);
 	if (rc == 0)
 		rc = naos_ring_create(sets->provider, (size_t)naos_config_number(config, "keyring", NULL, "max-keys"),
 				      naos_config_number(config, "keyring", NULL, "max-age"), &sets->ring, err);
@@ -104,7 +107,7 @@ int naos_filesets_open(const struct naos_config *config, const char *wanted, con
 	(void)pthread_mutex_init(&sets->lock, NULL);
 	(void)pthread_mutex_init(&sets->wake_lock, NULL);
 	(void)pthread_cond_init(&sets->wake, NULL);
-	int rc = open_keys(sets, config, uri, err);
+	int rc = open_keys(sets, config, uri, wanted && naos_config_string(config, "fileset", wanted, "id")[0], err);
 	for (unsigned i = 0; rc == 0 && (name = naos_config_section_name(config, "fileset", i)); i++) {
 		struct naos_error why;
 		if (away && strcmp(wanted, name) != 0 && !naos_config_string(config, "fileset", name, "id")[0])

@@ -138,6 +138,9 @@ def test_a_file_set_is_mounted_while_the_key_manager_is_away(naos, tmp_path):
         (plain / "reads").write_text("GATTACA")
         naos.ok("fileset", "umount", NAME)
         keyd.stop()
+        # another file set, of which only the key manager knows the id
+        naos.config.write_text(naos.config.read_text() + "[fileset other]\nmek = other\n")
+        assert "other" in naos.fails(5, "seal", "--fileset", "other", naos.config, tmp_path / "never")
         naos.ok("fileset", "mount", NAME)
         try:
             assert os.listdir(plain) == ["reads"] and (plain / "reads").stat().st_size == 7
@@ -232,6 +235,8 @@ SCRIPT = """
     run("setpriv", "--reuid", "12345", "--regid", "12346", "--clear-groups", "sh", "-c", f"umask 027; echo mine > {plain}/mine")
     info = (work / "sealed/mine").stat()
     assert (info.st_uid, info.st_gid, info.st_mode & 0o7777) == (12345, 12346, 0o640), info
+    assert "another namespace" in run("nsenter", "-t", os.getppid(), "-m", "naos", "--config", config, "fileset", "destroy", name, "--yes",
+                                      status=1).stderr
     run("setpriv", "--reuid", "12347", "--regid", "12347", "--clear-groups", "cat", plain / "mine", status=1)
     run("naos", "--config", config, "fileset", "umount", plain)
     # what can't be mounted

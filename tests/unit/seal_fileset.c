@@ -202,6 +202,38 @@ static void waiting_ends_when_keys_run_short(void **state)
 	naos_filesets_close(sets);
 }
 
+static void a_set_with_an_id_opens_while_the_token_is_away(void **state)
+{
+	struct naos_filesets *sets = open_sets(), *other = NULL;
+	struct naos_sealed_info info = make_file(sets);
+	struct naos_new_key made;
+	struct naos_config *config = NULL;
+	char text[1024], id[NAOS_UUID_TEXT_BYTES];
+	int bytes = snprintf(text, sizeof(text),
+			     "[keymanager]\nuri = %s\nstore = %s\n[fileset genomes]\nmek = %s\nid = %s\n[fileset second]\nmek = absent\n", token.uri,
+			     token.store, name, naos_uuid_format(&set->id, id));
+	naos_filesets_close(sets);
+	naos_provider_close(provider); /* so that the next one opens sessions of its own */
+	provider = NULL;
+	assert_ok(naos_config_parse(text, (size_t)bytes, "test", &config, &err), &err);
+	fault(&shim->open_session, CKR_DEVICE_REMOVED, 100000);
+	assert_code(naos_filesets_open(config, "second", NULL, &other, &err), NAOS_E_KEYMANAGER); /* its id is not known here */
+	assert_ok(naos_filesets_open(config, "genomes", NULL, &sets, &err), &err);
+	naos_config_free(config);
+	assert_ok(naos_filesets_find(sets, "genomes", &set, &err), &err);
+	assert_code(open_file(sets, &info), NAOS_E_KEYMANAGER);
+	assert_code(naos_filesets_new_key(sets, set, &made, &err), NAOS_E_KEYMANAGER);
+	naos_filesets_prepare(sets, set);
+	naos_filesets_tend(sets);
+	assert_code(naos_filesets_condition(sets, &err), NAOS_E_KEYMANAGER);
+	fault(&shim->open_session, 0, 0);
+	assert_ok(open_file(sets, &info), &err);
+	(void)make_file(sets);
+	naos_filesets_refresh(sets);
+	assert_ok(naos_filesets_condition(sets, &err), &err);
+	naos_filesets_close(sets);
+}
+
 static int finish(void **state)
 {
 	naos_provider_close(provider);
@@ -218,6 +250,7 @@ int main(void)
 		TEST(a_revocation_is_noticed),
 		TEST(a_destroyed_key_is_forgotten_though_nothing_was_made_with_it_here),
 		TEST(nobody_waits_while_keys_are_made_ahead),
+		TEST(a_set_with_an_id_opens_while_the_token_is_away),
 		TEST(waiting_ends_when_keys_run_short),
 	};
 	if (!soft_is_installed()) {
