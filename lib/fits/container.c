@@ -158,7 +158,8 @@ void naos_container_free(struct naos_container *container)
 	*container = (struct naos_container){ .rows = 0 };
 }
 
-static int make_headers(const struct naos_manifest *manifest, uint64_t longest, struct naos_container *container, struct naos_error *err)
+static int make_headers(const struct naos_frame_manifest *manifest, uint64_t longest, struct naos_container *container,
+			struct naos_error *err)
 {
 	container->head = malloc(NAOS_FRAME_HEAD_BYTES);
 	container->middle = malloc(NAOS_FITS_BLOCK_BYTES);
@@ -174,7 +175,7 @@ static int make_headers(const struct naos_manifest *manifest, uint64_t longest, 
 	return 0;
 }
 
-int naos_container_lay_out(const struct naos_manifest *manifest, struct naos_container *ret, struct naos_error *err)
+int naos_container_lay_out(const struct naos_frame_manifest *manifest, struct naos_container *ret, struct naos_error *err)
 {
 	struct naos_container c = { .rows = 2 };
 	uint64_t longest = 0;
@@ -215,7 +216,8 @@ int naos_container_lay_out(const struct naos_manifest *manifest, struct naos_con
 
 /* --- rows ----------------------------------------------------------------------------------------------------------------- */
 
-void naos_container_row(const struct naos_manifest *manifest, const struct naos_container *container, enum naos_frame_part part,
+void naos_container_row(const struct naos_frame_manifest *manifest, const struct naos_container *container,
+			enum naos_frame_part part,
 			uint32_t hdu, uint64_t index, struct naos_frame_row *ret, uint64_t *ret_number)
 {
 	*ret = (struct naos_frame_row){ .part = part, .hdu = hdu, .index = index };
@@ -256,7 +258,8 @@ int naos_frame_row_decode(const uint8_t raw[static NAOS_FRAME_ROW_BYTES], struct
 	naos_cursor_get(&in, expected->tag, sizeof(expected->tag));
 	same &= naos_cursor_get_u64be(&in) == expected->bytes;
 	same &= naos_cursor_get_u64be(&in) == expected->offset;
-	return same && naos_cursor_at_end(&in) ? 0 : naos_error_set(err, NAOS_E_INTEGRITY, "a row of the table of segments was changed");
+	return same && naos_cursor_at_end(&in) ? 0 : naos_error_set(err, NAOS_E_INTEGRITY,
+		"a row of the table of segments was changed");
 }
 
 /* --- wrapped keys ----------------------------------------------------------------------------------------------------------- */
@@ -264,7 +267,8 @@ int naos_frame_row_decode(const uint8_t raw[static NAOS_FRAME_ROW_BYTES], struct
 #define CHECK_BYTES 8u
 
 /* Needs no key: tells damage from a MEK that is not to be had. */
-static void checksum(const struct naos_manifest *manifest, enum naos_frame_part part, const uint8_t *raw, uint8_t ret[static 32])
+static void checksum(const struct naos_frame_manifest *manifest, enum naos_frame_part part, const uint8_t *raw,
+		     uint8_t ret[static 32])
 {
 	uint8_t text[32 + NAOS_FRAME_SLOT_BYTES];
 	size_t bytes = 32;
@@ -277,7 +281,7 @@ static void checksum(const struct naos_manifest *manifest, enum naos_frame_part 
 		memset(ret, 0, 32);
 }
 
-void naos_frame_slot_encode(const struct naos_manifest *manifest, enum naos_frame_part part, const struct naos_blob *blob,
+void naos_frame_slot_encode(const struct naos_frame_manifest *manifest, enum naos_frame_part part, const struct naos_blob *blob,
 			    uint8_t ret[static NAOS_FRAME_SLOT_BYTES])
 {
 	uint8_t digest[32];
@@ -291,7 +295,8 @@ void naos_frame_slot_encode(const struct naos_manifest *manifest, enum naos_fram
 	memcpy(ret + NAOS_FRAME_SLOT_BYTES - CHECK_BYTES, digest, CHECK_BYTES);
 }
 
-int naos_frame_slot_decode(const struct naos_manifest *manifest, enum naos_frame_part part, const uint8_t raw[static NAOS_FRAME_SLOT_BYTES],
+int naos_frame_slot_decode(const struct naos_frame_manifest *manifest, enum naos_frame_part part,
+			   const uint8_t raw[static NAOS_FRAME_SLOT_BYTES],
 			   struct naos_blob *ret, bool *ret_used, struct naos_error *err)
 {
 	static const uint8_t empty[NAOS_FRAME_SLOT_BYTES];
@@ -309,7 +314,8 @@ int naos_frame_slot_decode(const struct naos_manifest *manifest, enum naos_frame
 	bool whole = rc == 0 && in.position == 8u + bytes;
 	naos_cursor_get_zero(&in, naos_cursor_left(&in));
 	if (!whole || !naos_cursor_at_end(&in) || memcmp(raw + NAOS_FRAME_SLOT_BYTES - CHECK_BYTES, digest, CHECK_BYTES) != 0)
-		return naos_error_set(err, NAOS_E_INTEGRITY, "the wrapped %s key is damaged", part == NAOS_FRAME_HEADER ? "header" : "data");
+		return naos_error_set(err, NAOS_E_INTEGRITY, "the wrapped %s key is damaged",
+			part == NAOS_FRAME_HEADER ? "header" : "data");
 	*ret = blob;
 	*ret_used = true;
 	return 0;

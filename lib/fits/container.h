@@ -26,13 +26,15 @@ struct naos_container {
 };
 
 /* Lays a container out for a manifest that is encoded. */
-int naos_container_lay_out(const struct naos_manifest *manifest, struct naos_container *ret, struct naos_error *err) naos_must_check;
+int naos_container_lay_out(const struct naos_frame_manifest *manifest, struct naos_container *ret,
+			   struct naos_error *err) naos_must_check;
 void naos_container_free(struct naos_container *container);
 
 /* What the file's first blocks tell: the size of its manifest.  NAOS_E_FORMAT: it is no frame; *ret_version is that of another
  * version of the format, or 0. */
 #define NAOS_FRAME_HEAD_BYTES (2u * NAOS_FITS_BLOCK_BYTES)
-int naos_container_probe(const uint8_t head[static NAOS_FRAME_HEAD_BYTES], size_t *ret_manifest_bytes, struct naos_error *err) naos_must_check;
+int naos_container_probe(const uint8_t head[static NAOS_FRAME_HEAD_BYTES], size_t *ret_manifest_bytes,
+			 struct naos_error *err) naos_must_check;
 
 /* One row of the table of segments.  Encode beside decode; decode checks that the row is exactly the one expected. */
 struct naos_frame_row {
@@ -48,14 +50,16 @@ void naos_frame_row_encode(const struct naos_frame_row *row, uint8_t ret[static 
 int naos_frame_row_decode(const uint8_t raw[static NAOS_FRAME_ROW_BYTES], struct naos_frame_row *expected,
 			  struct naos_error *err) naos_must_check;
 /* The row of a segment, without nonce and tag, and where it stands in the table. */
-void naos_container_row(const struct naos_manifest *manifest, const struct naos_container *container, enum naos_frame_part part,
+void naos_container_row(const struct naos_frame_manifest *manifest, const struct naos_container *container,
+			enum naos_frame_part part,
 			uint32_t hdu, uint64_t index, struct naos_frame_row *ret, uint64_t *ret_number);
 
 /* A wrapped key's slot; blob NULL: an empty one. */
-void naos_frame_slot_encode(const struct naos_manifest *manifest, enum naos_frame_part part, const struct naos_blob *blob,
+void naos_frame_slot_encode(const struct naos_frame_manifest *manifest, enum naos_frame_part part, const struct naos_blob *blob,
 			    uint8_t ret[static NAOS_FRAME_SLOT_BYTES]);
 /* *ret_used false: it is empty.  NAOS_E_INTEGRITY: damaged. */
-int naos_frame_slot_decode(const struct naos_manifest *manifest, enum naos_frame_part part, const uint8_t raw[static NAOS_FRAME_SLOT_BYTES],
+int naos_frame_slot_decode(const struct naos_frame_manifest *manifest, enum naos_frame_part part,
+			   const uint8_t raw[static NAOS_FRAME_SLOT_BYTES],
 			   struct naos_blob *ret, bool *ret_used, struct naos_error *err) naos_must_check;
 
 #endif

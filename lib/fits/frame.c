@@ -59,7 +59,7 @@ static int read_container(struct naos_frame *frame, struct naos_error *err)
 		free(raw);
 		return rc;
 	}
-	rc = naos_manifest_decode(raw, bytes, &frame->manifest, err);
+	rc = naos_frame_manifest_decode(raw, bytes, &frame->manifest, err);
 	if (rc == 0)
 		rc = naos_container_lay_out(&frame->manifest, &frame->container, err);
 	if (rc != 0)
@@ -88,7 +88,8 @@ static int read_container(struct naos_frame *frame, struct naos_error *err)
 
 /* --- keys ------------------------------------------------------------------------------------------------------------------- */
 
-int frame_open_segment(struct naos_frame *frame, enum naos_frame_part part, uint32_t hdu, uint64_t index, uint8_t *text, size_t *ret_bytes,
+int frame_open_segment(struct naos_frame *frame, enum naos_frame_part part, uint32_t hdu, uint64_t index, uint8_t *text,
+		       size_t *ret_bytes,
 		       struct naos_error *err)
 {
 	uint8_t raw[NAOS_FRAME_ROW_BYTES], associated[NAOS_FRAME_ASSOCIATED_BYTES];
@@ -121,7 +122,8 @@ int frame_open_segment(struct naos_frame *frame, enum naos_frame_part part, uint
 }
 
 /* Right, missing, wrong or tampered; errors of the system only are returned. */
-static int take_key(struct naos_frame *frame, enum naos_frame_part part, const struct naos_frame_source *source, struct naos_error *err)
+static int take_key(struct naos_frame *frame, enum naos_frame_part part, const struct naos_frame_source *source,
+		    struct naos_error *err)
 {
 	unsigned i = part - 1u;
 	naos_autosecret struct naos_secret *key = NULL;
@@ -134,6 +136,11 @@ static int take_key(struct naos_frame *frame, enum naos_frame_part part, const s
 	(void)naos_error_set(reason, NAOS_E_NOKEY, "%s: there is no %s key", frame->name, part_name(part));
 	struct naos_error why = NAOS_ERROR_INIT;
 	int rc = source->key(source->context, &frame->manifest, part, frame->has_blob[i] ? &frame->blobs[i] : NULL, &key, &why);
+	if (rc == NAOS_E_INTEGRITY) { /* the wrapped key was changed, or is of another frame */
+		frame->states[i] = NAOS_FRAME_KEY_TAMPERED;
+		*reason = why;
+		return 0;
+	}
 	if (rc != 0)
 		return naos_error_set(err, rc, "%s", why.message);
 	if (!key) {
@@ -166,7 +173,7 @@ static int take_key(struct naos_frame *frame, enum naos_frame_part part, const s
 /* All headers, into memory.  Tampered: none is kept. */
 static int open_headers(struct naos_frame *frame, struct naos_error *err)
 {
-	const struct naos_manifest *manifest = &frame->manifest;
+	const struct naos_frame_manifest *manifest = &frame->manifest;
 	int rc = 0;
 	frame->headers = calloc(manifest->hdu_count, sizeof(*frame->headers));
 	if (!frame->headers)
@@ -178,7 +185,8 @@ static int open_headers(struct naos_frame *frame, struct naos_error *err)
 			return naos_error_set(err, NAOS_E_NOMEM, "no memory for the headers of %s", frame->name);
 		for (uint64_t i = 0; rc == 0 && i < count; i++) {
 			size_t got;
-			rc = frame_open_segment(frame, NAOS_FRAME_HEADER, hdu, i, frame->headers[hdu] + i * manifest->segment_bytes, &got, err);
+			rc = frame_open_segment(frame, NAOS_FRAME_HEADER, hdu, i,
+				frame->headers[hdu] + i * manifest->segment_bytes, &got, err);
 		}
 	}
 	if (rc == NAOS_E_INTEGRITY) {
@@ -218,7 +226,7 @@ struct naos_frame *naos_frame_close(struct naos_frame *frame)
 	for (unsigned i = 0; i < 2; i++)
 		(void)naos_gcm_key_free(frame->keys[i]);
 	naos_container_free(&frame->container);
-	naos_manifest_free(&frame->manifest);
+	naos_frame_manifest_free(&frame->manifest);
 	if (frame->fd >= 0)
 		(void)close(frame->fd);
 	(void)pthread_mutex_destroy(&frame->lock);
@@ -228,7 +236,8 @@ struct naos_frame *naos_frame_close(struct naos_frame *frame)
 	return NULL;
 }
 
-int naos_frame_open(int fd, const char *name, const struct naos_frame_source *source, struct naos_frame **ret, struct naos_error *err)
+int naos_frame_open(int fd, const char *name, const struct naos_frame_source *source, struct naos_frame **ret,
+		    struct naos_error *err)
 {
 	naos_autoframe struct naos_frame *frame = calloc(1, sizeof(*frame));
 	char printable[512];
@@ -262,7 +271,7 @@ int naos_frame_suppress_data(struct naos_frame *frame, struct naos_error *err)
 	return frame_make_view(frame, err);
 }
 
-const struct naos_manifest *naos_frame_manifest(const struct naos_frame *frame)
+const struct naos_frame_manifest *naos_frame_manifest(const struct naos_frame *frame)
 {
 	return &frame->manifest;
 }

@@ -35,24 +35,27 @@ struct naos_frame_new {
 };
 /* Writes the frame of an open FITS file to an empty file.  Not flushed; on failure the target is of no value.
  * NAOS_E_FORMAT: no FITS file, with the reason; NAOS_E_CHANGED: it changed meanwhile. */
-int naos_frame_seal(int source_fd, const char *source_name, int target_fd, const char *target_name, const struct naos_frame_new *what,
+int naos_frame_seal(int source_fd, const char *source_name, int target_fd, const char *target_name,
+		    const struct naos_frame_new *what,
 		    struct naos_error *err) naos_must_check;
 
 /* --- opening -------------------------------------------------------------------------------------------------------------- */
 
 /* How a frame gets its keys: called once for each part; *ret NULL: there is none to be had (then *ret_why, if it is filled, says why). */
 struct naos_frame_source {
-	int (*key)(void *context, const struct naos_manifest *manifest, enum naos_frame_part part, const struct naos_blob *blob,
+	int (*key)(void *context, const struct naos_frame_manifest *manifest, enum naos_frame_part part,
+		const struct naos_blob *blob,
 		   struct naos_secret **ret, struct naos_error *ret_why);
 	void *context;
 };
 
 /* Takes fd, also on failure.  Succeeds with whatever keys there are, also without any (naos_frame_level says what came of it).
  * NAOS_E_FORMAT: it is no frame of version 2; NAOS_E_INTEGRITY: its structure was changed. */
-int naos_frame_open(int fd, const char *name, const struct naos_frame_source *source, struct naos_frame **ret, struct naos_error *err) naos_must_check;
+int naos_frame_open(int fd, const char *name, const struct naos_frame_source *source, struct naos_frame **ret,
+		    struct naos_error *err) naos_must_check;
 struct naos_frame *naos_frame_close(struct naos_frame *frame);
 
-const struct naos_manifest *naos_frame_manifest(const struct naos_frame *frame);
+const struct naos_frame_manifest *naos_frame_manifest(const struct naos_frame *frame);
 enum naos_frame_level naos_frame_level(const struct naos_frame *frame);
 enum naos_frame_key_state naos_frame_key_state(const struct naos_frame *frame, enum naos_frame_part part);
 /* The sentence of a key that is not right; empty if it is. */
@@ -66,7 +69,8 @@ bool naos_frame_blob(const struct naos_frame *frame, enum naos_frame_part part, 
 uint64_t naos_frame_result_bytes(const struct naos_frame *frame);
 /* Reads from it at any place: only the segments that are needed are read and decrypted.  Fewer bytes only at its end.
  * NAOS_E_INTEGRITY: a segment was changed; the buffer is zeroed. */
-int naos_frame_read_at(struct naos_frame *frame, void *buffer, size_t bytes, uint64_t offset, size_t *ret_bytes, struct naos_error *err) naos_must_check;
+int naos_frame_read_at(struct naos_frame *frame, void *buffer, size_t bytes, uint64_t offset, size_t *ret_bytes,
+		       struct naos_error *err) naos_must_check;
 /* A unit of it: where its header and its data lie in the result. */
 struct naos_frame_place {
 	uint64_t header_offset, header_bytes, data_offset, data_bytes;

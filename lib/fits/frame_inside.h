@@ -28,7 +28,7 @@ struct kept_segment {
 struct naos_frame {
 	int fd;
 	char *name;
-	struct naos_manifest manifest;
+	struct naos_frame_manifest manifest;
 	struct naos_container container;
 	struct naos_blob blobs[2];
 	bool has_blob[2];
@@ -47,7 +47,8 @@ struct naos_frame {
 };
 
 /* Decrypts one segment into text (its row's bytes).  NAOS_E_INTEGRITY; text is zeroed then. */
-int frame_open_segment(struct naos_frame *frame, enum naos_frame_part part, uint32_t hdu, uint64_t index, uint8_t *text, size_t *ret_bytes,
+int frame_open_segment(struct naos_frame *frame, enum naos_frame_part part, uint32_t hdu, uint64_t index, uint8_t *text,
+		       size_t *ret_bytes,
 		       struct naos_error *err) naos_must_check;
 /* Makes the pieces of the result from level, headers and manifest. */
 int frame_make_view(struct naos_frame *frame, struct naos_error *err) naos_must_check;

@@ -7,7 +7,8 @@
 #include <openssl/kdf.h>
 
 /* HKDF-SHA256 with the frame id as salt. */
-static int derive(const struct naos_manifest *manifest, enum naos_frame_part part, const char *purpose, const struct naos_secret *key,
+static int derive(const struct naos_frame_manifest *manifest, enum naos_frame_part part, const char *purpose,
+		  const struct naos_secret *key,
 		  uint8_t *out, size_t out_bytes, struct naos_error *err)
 {
 	uint8_t info[64];
@@ -21,8 +22,10 @@ static int derive(const struct naos_manifest *manifest, enum naos_frame_part par
 	EVP_KDF_CTX *context = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
 	OSSL_PARAM params[] = {
 		OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, (char *)(uintptr_t)"SHA256", 0),
-		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, (void *)(uintptr_t)naos_secret_view(key), naos_secret_bytes(key)),
-		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, (void *)(uintptr_t)manifest->frame_id.bytes, NAOS_UUID_BYTES),
+		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, (void *)(uintptr_t)naos_secret_view(key),
+			naos_secret_bytes(key)),
+		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, (void *)(uintptr_t)manifest->frame_id.bytes,
+			NAOS_UUID_BYTES),
 		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, info, w.position),
 		OSSL_PARAM_construct_end(),
 	};
@@ -32,7 +35,7 @@ static int derive(const struct naos_manifest *manifest, enum naos_frame_part par
 	return ok ? 0 : naos_error_set(err, NAOS_E_SYSTEM, "key derivation (HKDF-SHA256) failed in the cryptographic library");
 }
 
-int naos_frame_key_derive(const struct naos_manifest *manifest, enum naos_frame_part part, const struct naos_secret *key,
+int naos_frame_key_derive(const struct naos_frame_manifest *manifest, enum naos_frame_part part, const struct naos_secret *key,
 			  uint8_t ret_commit[static NAOS_FRAME_COMMIT_BYTES], struct naos_gcm_key **ret, struct naos_error *err)
 {
 	size_t bytes = naos_secret_bytes(key), wanted = naos_algorithm_key_bytes(manifest->algorithm);
@@ -53,7 +56,7 @@ int naos_frame_key_derive(const struct naos_manifest *manifest, enum naos_frame_
 	return rc;
 }
 
-void naos_frame_associated(const struct naos_manifest *manifest, const struct naos_frame_row *row, uint64_t total,
+void naos_frame_associated(const struct naos_frame_manifest *manifest, const struct naos_frame_row *row, uint64_t total,
 			   uint8_t ret[static NAOS_FRAME_ASSOCIATED_BYTES])
 {
 	struct naos_cursor w = naos_cursor_writer(ret, NAOS_FRAME_ASSOCIATED_BYTES);

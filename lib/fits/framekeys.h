@@ -9,11 +9,12 @@
 #define NAOS_FRAME_ASSOCIATED_BYTES 88u
 
 /* Derives the commitment of a key of 16 or 32 bytes and, if ret is not NULL, the key that encrypts the segments of its part. */
-int naos_frame_key_derive(const struct naos_manifest *manifest, enum naos_frame_part part, const struct naos_secret *key,
-			  uint8_t ret_commit[static NAOS_FRAME_COMMIT_BYTES], struct naos_gcm_key **ret, struct naos_error *err) naos_must_check;
+int naos_frame_key_derive(const struct naos_frame_manifest *manifest, enum naos_frame_part part, const struct naos_secret *key,
+			  uint8_t ret_commit[static NAOS_FRAME_COMMIT_BYTES], struct naos_gcm_key **ret,
+				  struct naos_error *err) naos_must_check;
 
 /* What a segment's tag speaks for besides its bytes. */
-void naos_frame_associated(const struct naos_manifest *manifest, const struct naos_frame_row *row, uint64_t total,
+void naos_frame_associated(const struct naos_frame_manifest *manifest, const struct naos_frame_row *row, uint64_t total,
 			   uint8_t ret[static NAOS_FRAME_ASSOCIATED_BYTES]);
 
 #endif

@@ -9,14 +9,14 @@
 #define FIXED_BYTES 128u
 #define UNIT_BYTES 24u
 
-void naos_manifest_free(struct naos_manifest *manifest)
+void naos_frame_manifest_free(struct naos_frame_manifest *manifest)
 {
 	free(manifest->hdus);
 	free(manifest->raw);
-	*manifest = (struct naos_manifest){ .hdus = NULL };
+	*manifest = (struct naos_frame_manifest){ .hdus = NULL };
 }
 
-static int digest(struct naos_manifest *manifest, struct naos_error *err)
+static int digest(struct naos_frame_manifest *manifest, struct naos_error *err)
 {
 	size_t bytes = sizeof(manifest->digest);
 	if (EVP_Q_digest(NULL, "SHA256", NULL, manifest->raw, manifest->raw_bytes, manifest->digest, &bytes) != 1)
@@ -24,7 +24,7 @@ static int digest(struct naos_manifest *manifest, struct naos_error *err)
 	return 0;
 }
 
-int naos_manifest_encode(struct naos_manifest *manifest, struct naos_error *err)
+int naos_frame_manifest_encode(struct naos_frame_manifest *manifest, struct naos_error *err)
 {
 	size_t bytes = FIXED_BYTES;
 	for (uint32_t i = 0; i < manifest->hdu_count; i++)
@@ -68,7 +68,7 @@ static int bad(struct naos_error *err, const char *what)
 	return naos_error_set(err, NAOS_E_FORMAT, "manifest: %s", what);
 }
 
-static int decode_units(struct naos_cursor *in, struct naos_manifest *manifest, struct naos_error *err)
+static int decode_units(struct naos_cursor *in, struct naos_frame_manifest *manifest, struct naos_error *err)
 {
 	uint64_t total = 0, headers = 0;
 	for (uint32_t i = 0; i < manifest->hdu_count; i++) {
@@ -98,9 +98,9 @@ static int decode_units(struct naos_cursor *in, struct naos_manifest *manifest, 
 	return total == manifest->file_bytes ? 0 : bad(err, "its units do not sum up to the file");
 }
 
-int naos_manifest_decode(uint8_t *raw, size_t raw_bytes, struct naos_manifest *ret, struct naos_error *err)
+int naos_frame_manifest_decode(uint8_t *raw, size_t raw_bytes, struct naos_frame_manifest *ret, struct naos_error *err)
 {
-	struct naos_manifest manifest = { .raw = raw, .raw_bytes = raw_bytes };
+	struct naos_frame_manifest manifest = { .raw = raw, .raw_bytes = raw_bytes };
 	struct naos_cursor in = naos_cursor_reader(raw, raw_bytes);
 	naos_cursor_get_match(&in, MAGIC, 8);
 	uint32_t version = naos_cursor_get_u32(&in), algorithm = naos_cursor_get_u32(&in);
@@ -129,6 +129,6 @@ int naos_manifest_decode(uint8_t *raw, size_t raw_bytes, struct naos_manifest *r
 	if (rc == 0)
 		*ret = manifest;
 	else
-		naos_manifest_free(&manifest);
+		naos_frame_manifest_free(&manifest);
 	return rc;
 }

@@ -14,7 +14,7 @@
 #define NAOS_FRAME_MAX_HDUS 100000u                    /* header-data units of one file */
 #define NAOS_FRAME_MAX_MANIFEST_BYTES ((size_t)64 << 20) /* mostly structural cards of tables */
 #define NAOS_FRAME_MIN_SEGMENT_BYTES ((uint32_t)64 << 10)
-#define NAOS_FRAME_MAX_SEGMENT_BYTES ((uint32_t)16 << 20)
+#define NAOS_FRAME_MAX_SEGMENT_BYTES ((uint32_t)16 << 20) /* what is encrypted and checked together */
 #define NAOS_FRAME_SEGMENT_BYTES ((uint32_t)4 << 20)     /* where nothing else is asked for */
 #define NAOS_FRAME_MAX_BYTES ((uint64_t)1 << 50)         /* of the FITS file */
 #define NAOS_FRAME_MAX_HEADER_BYTES ((uint64_t)256 << 20) /* of all headers of a file: they are held in memory */
@@ -28,7 +28,7 @@ struct naos_frame_hdu {
 	const uint8_t *text;   /* borrowed from the encoded manifest */
 };
 
-struct naos_manifest {
+struct naos_frame_manifest {
 	enum naos_algorithm algorithm;
 	struct naos_uuid frame_id, collection_id;
 	uint8_t commit[2][NAOS_FRAME_COMMIT_BYTES]; /* of the header key, of the data key */
@@ -42,13 +42,14 @@ struct naos_manifest {
 };
 
 /* Fills raw, raw_bytes and digest, and makes the cards of the units point into it. */
-int naos_manifest_encode(struct naos_manifest *manifest, struct naos_error *err) naos_must_check;
+int naos_frame_manifest_encode(struct naos_frame_manifest *manifest, struct naos_error *err) naos_must_check;
 /* Takes raw (malloc), also on failure.  NAOS_E_FORMAT with what is wrong. */
-int naos_manifest_decode(uint8_t *raw, size_t raw_bytes, struct naos_manifest *ret, struct naos_error *err) naos_must_check;
-void naos_manifest_free(struct naos_manifest *manifest);
+int naos_frame_manifest_decode(uint8_t *raw, size_t raw_bytes, struct naos_frame_manifest *ret,
+			       struct naos_error *err) naos_must_check;
+void naos_frame_manifest_free(struct naos_frame_manifest *manifest);
 
 /* Segments of one part of a unit; 0 if it has no bytes there. */
-static inline uint64_t naos_frame_segments(const struct naos_manifest *manifest, enum naos_frame_part part, uint32_t hdu)
+static inline uint64_t naos_frame_segments(const struct naos_frame_manifest *manifest, enum naos_frame_part part, uint32_t hdu)
 {
 	const struct naos_frame_hdu *unit = &manifest->hdus[hdu];
 	uint64_t bytes = part == NAOS_FRAME_HEADER ? unit->header_bytes : unit->data_bytes;

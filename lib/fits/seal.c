@@ -15,7 +15,7 @@ struct sealing {
 	const char *source_name, *target_name;
 	const struct naos_frame_new *what;
 	const struct naos_fits_structure *structure;
-	const struct naos_manifest *manifest;
+	const struct naos_frame_manifest *manifest;
 	const struct naos_container *container;
 	struct naos_gcm_key *keys[2];
 	uint8_t *rows;
@@ -26,7 +26,8 @@ struct sealing {
 };
 
 /* Part, unit and index of a row: the reverse of naos_container_row. */
-static void place_of_row(const struct sealing *sealing, uint64_t number, enum naos_frame_part *part, uint32_t *hdu, uint64_t *index)
+static void place_of_row(const struct sealing *sealing, uint64_t number, enum naos_frame_part *part, uint32_t *hdu,
+			 uint64_t *index)
 {
 	const struct naos_container *container = sealing->container;
 	if (number < 2) {
@@ -66,7 +67,8 @@ static int seal_row(struct sealing *sealing, uint64_t number, uint8_t *buffer, s
 		const struct naos_fits_unit *unit = &sealing->structure->units[hdu];
 		uint64_t from = part == NAOS_FRAME_HEADER ? unit->header_offset : unit->data_offset;
 		total = naos_frame_segments(sealing->manifest, part, hdu);
-		rc = naos_io_pread(sealing->source_fd, buffer, (size_t)row.bytes, from + index * sealing->manifest->segment_bytes, &got,
+		rc = naos_io_pread(sealing->source_fd, buffer, (size_t)row.bytes,
+			from + index * sealing->manifest->segment_bytes, &got,
 				   sealing->source_name, err);
 		if (rc == 0 && got < row.bytes)
 			rc = naos_error_set(err, NAOS_E_CHANGED, "%s became shorter while it was sealed", sealing->source_name);
@@ -133,11 +135,12 @@ static int seal_rows(struct sealing *sealing, struct naos_error *err)
 /* Everything but the heap: headers, manifest, wrapped keys, rows; the file's end. */
 static int write_rest(const struct sealing *sealing, struct naos_error *err)
 {
-	const struct naos_manifest *manifest = sealing->manifest;
+	const struct naos_frame_manifest *manifest = sealing->manifest;
 	const struct naos_container *container = sealing->container;
 	uint8_t slots[NAOS_FRAME_KEYS_BYTES];
 	for (unsigned i = 0; i < 2; i++)
-		naos_frame_slot_encode(manifest, (enum naos_frame_part)(i + 1), sealing->what->blobs[i], slots + i * NAOS_FRAME_SLOT_BYTES);
+		naos_frame_slot_encode(manifest, (enum naos_frame_part)(i + 1), sealing->what->blobs[i],
+			slots + i * NAOS_FRAME_SLOT_BYTES);
 	const struct {
 		const void *data;
 		size_t bytes;
@@ -150,7 +153,8 @@ static int write_rest(const struct sealing *sealing, struct naos_error *err)
 		{ sealing->rows, container->rows * NAOS_FRAME_ROW_BYTES, container->rows_offset },
 	};
 	for (unsigned i = 0; i < NAOS_ARRAY_LENGTH(pieces); i++) {
-		int rc = naos_io_pwrite(sealing->target_fd, pieces[i].data, pieces[i].bytes, pieces[i].offset, sealing->target_name, err);
+		int rc = naos_io_pwrite(sealing->target_fd, pieces[i].data, pieces[i].bytes, pieces[i].offset,
+			sealing->target_name, err);
 		if (rc != 0)
 			return rc;
 	}
@@ -159,10 +163,11 @@ static int write_rest(const struct sealing *sealing, struct naos_error *err)
 	return 0;
 }
 
-static int describe(const struct naos_frame_new *what, const struct naos_fits_structure *structure, struct naos_manifest *manifest,
+static int describe(const struct naos_frame_new *what, const struct naos_fits_structure *structure,
+		    struct naos_frame_manifest *manifest,
 		    struct naos_error *err)
 {
-	*manifest = (struct naos_manifest){
+	*manifest = (struct naos_frame_manifest){
 		.algorithm = what->algorithm,
 		.frame_id = what->frame_id,
 		.collection_id = what->collection_id,
@@ -179,18 +184,20 @@ static int describe(const struct naos_frame_new *what, const struct naos_fits_st
 	for (size_t i = 0; i < structure->count; i++) {
 		const struct naos_fits_unit *unit = &structure->units[i];
 		manifest->hdus[i] = (struct naos_frame_hdu){
-			.header_bytes = unit->header_bytes, .data_bytes = unit->data_bytes, .cards = unit->card_count, .text = unit->cards,
+			.header_bytes = unit->header_bytes, .data_bytes = unit->data_bytes, .cards = unit->card_count,
+				.text = unit->cards,
 		};
 		headers += unit->header_bytes;
 	}
 	if (headers > NAOS_FRAME_MAX_HEADER_BYTES)
 		return naos_error_set(err, NAOS_E_LIMIT, "the headers of a file have at most 256 MiB");
 	for (unsigned i = 0; i < 2; i++) {
-		int rc = naos_frame_key_derive(manifest, (enum naos_frame_part)(i + 1), what->keys[i], manifest->commit[i], NULL, err);
+		int rc = naos_frame_key_derive(manifest, (enum naos_frame_part)(i + 1), what->keys[i], manifest->commit[i],
+			NULL, err);
 		if (rc != 0)
 			return rc;
 	}
-	return naos_manifest_encode(manifest, err);
+	return naos_frame_manifest_encode(manifest, err);
 }
 
 static int unchanged(int fd, const char *name, const struct stat *before, struct naos_error *err)
@@ -203,11 +210,12 @@ static int unchanged(int fd, const char *name, const struct stat *before, struct
 	return same ? 0 : naos_error_set(err, NAOS_E_CHANGED, "%s changed while it was sealed", name);
 }
 
-int naos_frame_seal(int source_fd, const char *source_name, int target_fd, const char *target_name, const struct naos_frame_new *what,
+int naos_frame_seal(int source_fd, const char *source_name, int target_fd, const char *target_name,
+		    const struct naos_frame_new *what,
 		    struct naos_error *err)
 {
 	naos_cleanup(naos_fits_structure_free) struct naos_fits_structure structure = { .count = 0 };
-	naos_cleanup(naos_manifest_free) struct naos_manifest manifest = { .hdus = NULL };
+	naos_cleanup(naos_frame_manifest_free) struct naos_frame_manifest manifest = { .hdus = NULL };
 	naos_cleanup(naos_container_free) struct naos_container container = { .rows = 0 };
 	naos_autofree uint8_t *rows = NULL;
 	struct stat before;
@@ -223,13 +231,15 @@ int naos_frame_seal(int source_fd, const char *source_name, int target_fd, const
 	if (rc == 0 && !(rows = calloc(container.rows, NAOS_FRAME_ROW_BYTES)))
 		rc = naos_error_set(err, NAOS_E_NOMEM, "no memory to seal %s", source_name);
 	struct sealing sealing = {
-		.source_fd = source_fd, .target_fd = target_fd, .source_name = source_name, .target_name = target_name, .what = what,
+		.source_fd = source_fd, .target_fd = target_fd, .source_name = source_name, .target_name = target_name,
+			.what = what,
 		.structure = &structure, .manifest = &manifest, .container = &container, .rows = rows,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 	};
 	for (unsigned i = 0; rc == 0 && i < 2; i++) {
 		uint8_t commit[NAOS_FRAME_COMMIT_BYTES];
-		rc = naos_frame_key_derive(&manifest, (enum naos_frame_part)(i + 1), what->keys[i], commit, &sealing.keys[i], err);
+		rc = naos_frame_key_derive(&manifest, (enum naos_frame_part)(i + 1), what->keys[i], commit, &sealing.keys[i],
+			err);
 	}
 	if (rc == 0)
 		rc = seal_rows(&sealing, err);

@@ -51,12 +51,15 @@ bool naos_fits_card_number(const uint8_t *header, uint64_t bytes, const char *ke
 static bool is_structural(const char *name, bool compressed)
 {
 	static const char *const words[] = {
-		"SIMPLE", "XTENSION", "BITPIX", "NAXIS", "NAXIS#", "PCOUNT", "GCOUNT", "GROUPS", "EXTEND", "BZERO", "BSCALE", "BLANK",
+		"SIMPLE", "XTENSION", "BITPIX", "NAXIS", "NAXIS#", "PCOUNT", "GCOUNT", "GROUPS", "EXTEND", "BZERO", "BSCALE",
+			"BLANK",
 		"TFIELDS", "TBCOL#", "TFORM#", "TSCAL#", "TZERO#", "TNULL#", "TDIM#", "THEAP", "PSCAL#", "PZERO#",
 	};
-	static const char *const compressed_words[] = { /* images in tiles (FITS 4.0, section 10) are found by the names of columns */
+	static const char *const compressed_words[] = { /* images in tiles (FITS 4.0,
+		section 10) are found by the names of columns */
 		"TTYPE#", "ZIMAGE", "ZTABLE", "ZCMPTYPE", "ZBITPIX", "ZNAXIS", "ZNAXIS#", "ZTILE#", "ZNAME#", "ZVAL#", "ZMASKCMP",
-		"ZQUANTIZ", "ZDITHER0", "ZBLANK", "ZSCALE", "ZZERO", "ZSIMPLE", "ZTENSION", "ZEXTEND", "ZBLOCKED", "ZPCOUNT", "ZGCOUNT",
+		"ZQUANTIZ", "ZDITHER0", "ZBLANK", "ZSCALE", "ZZERO", "ZSIMPLE", "ZTENSION", "ZEXTEND", "ZBLOCKED", "ZPCOUNT",
+			"ZGCOUNT",
 		"ZFORM#", "ZCTYP#", "ZTILELEN", "ZHEAPPTR", "ZTHEAP",
 	};
 	char pattern[9];
@@ -135,10 +138,12 @@ static int add_hdu(fitsfile *fits, int fd, const char *name, struct naos_fits_st
 	int status = 0;
 	if (fits_get_hduaddrll(fits, &header, &data, &end, &status) != 0)
 		return refuse(name, structure->count, status, err);
-	uint64_t expected = structure->count ? structure->units[structure->count - 1].data_offset + structure->units[structure->count - 1].data_bytes : 0;
+	const struct naos_fits_unit *before = structure->count ? &structure->units[structure->count - 1] : NULL;
+	uint64_t expected = before ? before->data_offset + before->data_bytes : 0;
 	if (header < 0 || data <= header || end < data || (uint64_t)header != expected || (data - header) % NAOS_FITS_BLOCK_BYTES != 0 ||
 	    (uint64_t)data > structure->file_bytes)
-		return naos_error_set(err, NAOS_E_FORMAT, "%s: unit %zu does not begin where the one before ends, or is cut off", name,
+		return naos_error_set(err, NAOS_E_FORMAT,
+			"%s: unit %zu does not begin where the one before ends, or is cut off", name,
 				      structure->count + 1);
 	if (structure->count >= NAOS_FRAME_MAX_HDUS - 1)
 		return naos_error_set(err, NAOS_E_LIMIT, "%s: a file has at most %u units", name, NAOS_FRAME_MAX_HDUS - 1);
@@ -151,7 +156,8 @@ static int add_hdu(fitsfile *fits, int fd, const char *name, struct naos_fits_st
 	unit->data_offset = (uint64_t)data;
 	unit->data_bytes = stop - (uint64_t)data;
 	if (unit->header_bytes > NAOS_FRAME_MAX_HEADER_BYTES)
-		return naos_error_set(err, NAOS_E_LIMIT, "%s: the header of unit %zu is larger than 256 MiB", name, structure->count);
+		return naos_error_set(err, NAOS_E_LIMIT, "%s: the header of unit %zu is larger than 256 MiB", name,
+			structure->count);
 	return take_cards(fd, name, unit, err);
 }
 

@@ -76,7 +76,7 @@ static uint8_t *make_header(const struct naos_frame *frame, uint32_t hdu, uint64
 
 int frame_make_view(struct naos_frame *frame, struct naos_error *err)
 {
-	const struct naos_manifest *manifest = &frame->manifest;
+	const struct naos_frame_manifest *manifest = &frame->manifest;
 	if (frame->level == NAOS_FRAME_DENIED)
 		return 0;
 	frame->pieces = calloc((size_t)manifest->hdu_count * 3, sizeof(*frame->pieces));
@@ -95,16 +95,19 @@ int frame_make_view(struct naos_frame *frame, struct naos_error *err)
 			uint8_t *text = make_header(frame, hdu, &bytes);
 			if (!text)
 				return naos_error_set(err, NAOS_E_NOMEM, "no memory to open %s", frame->name);
-			add_piece(frame, (struct frame_piece){ .kind = PIECE_TEXT, .text = text, .bytes = bytes, .hdu = hdu, .header = true });
+			add_piece(frame, (struct frame_piece){ .kind = PIECE_TEXT, .text = text, .bytes = bytes, .hdu = hdu,
+				.header = true });
 			frame->unit_count++;
 		}
 		place->data_offset = frame->result_bytes;
 		place->header_bytes = place->data_offset - place->header_offset;
 		place->data_bytes = unit->data_bytes;
 		bool data = frame->level != NAOS_FRAME_METADATA_ONLY;
-		add_piece(frame, (struct frame_piece){ .kind = data ? PIECE_DATA : PIECE_ZERO, .bytes = unit->data_bytes, .hdu = hdu });
+		add_piece(frame, (struct frame_piece){ .kind = data ? PIECE_DATA : PIECE_ZERO, .bytes = unit->data_bytes,
+			.hdu = hdu });
 		if (frame->level != NAOS_FRAME_FULL) /* a file that was cut off becomes whole */
-			add_piece(frame, (struct frame_piece){ .kind = PIECE_ZERO, .bytes = round_up(unit->data_bytes) - unit->data_bytes });
+			add_piece(frame, (struct frame_piece){ .kind = PIECE_ZERO,
+				.bytes = round_up(unit->data_bytes) - unit->data_bytes });
 	}
 	return 0;
 }
@@ -127,7 +130,8 @@ void naos_frame_unit(const struct naos_frame *frame, size_t index, struct naos_f
 /* --- reading ------------------------------------------------------------------------------------------------------------------- */
 
 /* A part of a segment, by way of those that are kept decrypted. */
-static int read_kept(struct naos_frame *frame, uint32_t hdu, uint64_t index, size_t skip, size_t bytes, uint8_t *out, struct naos_error *err)
+static int read_kept(struct naos_frame *frame, uint32_t hdu, uint64_t index, size_t skip, size_t bytes, uint8_t *out,
+		     struct naos_error *err)
 {
 	struct kept_segment *oldest = &frame->kept[0];
 	int rc = 0;
@@ -162,7 +166,8 @@ static int read_kept(struct naos_frame *frame, uint32_t hdu, uint64_t index, siz
 	return rc;
 }
 
-static int read_data(struct naos_frame *frame, const struct frame_piece *piece, uint64_t at, size_t bytes, uint8_t *out, struct naos_error *err)
+static int read_data(struct naos_frame *frame, const struct frame_piece *piece, uint64_t at, size_t bytes, uint8_t *out,
+		     struct naos_error *err)
 {
 	uint64_t segment_bytes = frame->manifest.segment_bytes;
 	while (bytes > 0) {
@@ -195,7 +200,8 @@ static size_t piece_at(const struct naos_frame *frame, uint64_t offset)
 	return low;
 }
 
-int naos_frame_read_at(struct naos_frame *frame, void *buffer, size_t bytes, uint64_t offset, size_t *ret_bytes, struct naos_error *err)
+int naos_frame_read_at(struct naos_frame *frame, void *buffer, size_t bytes, uint64_t offset, size_t *ret_bytes,
+		       struct naos_error *err)
 {
 	uint8_t *out = buffer;
 	size_t done = 0;
@@ -317,7 +323,8 @@ int naos_frame_copy(struct naos_frame *frame, int target_fd, const char *target_
 	struct copying copying = { .frame = frame, .fd = target_fd, .name = target_name, .progress = progress, .context = context,
 				   .lock = PTHREAD_MUTEX_INITIALIZER };
 	if (frame->level == NAOS_FRAME_DENIED)
-		return naos_error_set(err, frame->reasons[0].code, "%s; %s", frame->reasons[0].message, frame->reasons[1].message);
+		return naos_error_set(err, frame->reasons[0].code, "%s; %s", frame->reasons[0].message,
+			frame->reasons[1].message);
 	if (ftruncate(target_fd, 0) != 0 || ftruncate(target_fd, (off_t)frame->result_bytes) != 0)
 		return naos_error_set_errno(err, errno, "cannot set the size of %s", target_name);
 	return copy_all(&copying, jobs, err);

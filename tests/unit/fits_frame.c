@@ -111,7 +111,7 @@ struct keyring {
 	const struct naos_secret *keys[2]; /* NULL: missing */
 };
 
-static int give(void *context, const struct naos_manifest *manifest, enum naos_frame_part part, const struct naos_blob *blob,
+static int give(void *context, const struct naos_frame_manifest *manifest, enum naos_frame_part part, const struct naos_blob *blob,
 		struct naos_secret **ret, struct naos_error *ret_why)
 {
 	const struct keyring *ring = context;

@@ -1,0 +1,46 @@
+/* A collection of frames: its name, id and two MEKs, from the configuration, with the key manager behind them.
+ *
+ * [collection NAME]: header-mek (default NAME-header), data-mek (NAME-data), algorithm, id (default: that of the header MEK).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NAOS_FITS_COLLECTION_H
+#define NAOS_FITS_COLLECTION_H
+
+#include "base/config.h"
+#include "fits/frame.h"
+#include "keys/provider.h"
+
+#define NAOS_COLLECTION_NAME_BYTES 64
+
+struct naos_collection {
+	char name[NAOS_COLLECTION_NAME_BYTES];
+	char meks[2][NAOS_MEK_NAME_BYTES]; /* of header keys, of data keys: never the same */
+	struct naos_uuid id;
+	enum naos_algorithm algorithm;
+};
+
+/* NAOS_E_CONFIG: both MEKs are the same; NAOS_E_NOKEY: the key manager has no such MEK. */
+int naos_collection_find(const struct naos_config *config, const char *name, struct naos_provider *provider,
+			 struct naos_collection *ret,
+			 struct naos_error *err) naos_must_check;
+
+/* What a new frame needs; the caller frees the keys. */
+struct naos_frame_keys {
+	struct naos_uuid frame_id;
+	struct naos_secret *keys[2];
+	struct naos_blob blobs[2];
+};
+/* Two fresh keys, wrapped by the collection's MEKs. */
+int naos_collection_new_keys(const struct naos_collection *collection, struct naos_provider *provider,
+			     struct naos_frame_keys *ret,
+			     struct naos_error *err) naos_must_check;
+void naos_frame_keys_free(struct naos_frame_keys *keys);
+
+/* A source of keys for frames of any collection: keys given by hand come first, then the key manager (NULL: none).  A key that the
+ * key manager refuses to this user is missing, with its reason; one that can't be asked for is an error. */
+struct naos_frame_opener {
+	struct naos_provider *provider;
+	const struct naos_secret *given[2];
+};
+struct naos_frame_source naos_frame_opener_source(struct naos_frame_opener *opener);
+
+#endif
