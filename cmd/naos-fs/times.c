@@ -13,13 +13,31 @@ bool times_earlier(const struct timespec *left, const struct timespec *right)
 	return left->tv_sec != right->tv_sec ? left->tv_sec < right->tv_sec : left->tv_nsec < right->tv_nsec;
 }
 
-static pthread_mutex_t quiet_lock = PTHREAD_MUTEX_INITIALIZER; /* guards inode->quiet; nothing is locked under it */
+/* guards inode->quiet and what follows; nothing is locked under it */
+static pthread_mutex_t quiet_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The same for files that the kernel may have forgotten: programs such as git read a file again when its time of change differs.
+ * What falls on the place of another drives that out; the time below must match exactly, so nothing wrong is ever found. */
+#define REMEMBERED (1u << 16)
+static struct remembered {
+	dev_t device;
+	ino_t number;
+	struct timespec below, shown;
+} remembered[REMEMBERED];
+
+static struct remembered *place_of(const struct inode *inode)
+{
+	return &remembered[((uint64_t)inode->number * 0x9e3779b97f4a7c15u ^ (uint64_t)inode->device) >> 40 & (REMEMBERED - 1)];
+}
 
 void times_show(const struct inode *inode, struct stat *status)
 {
 	(void)pthread_mutex_lock(&quiet_lock);
+	const struct remembered *place = place_of(inode);
 	if (same_time(&inode->quiet.below, &status->st_ctim))
 		status->st_ctim = inode->quiet.shown;
+	else if (place->number == inode->number && place->device == inode->device && same_time(&place->below, &status->st_ctim))
+		status->st_ctim = place->shown;
 	(void)pthread_mutex_unlock(&quiet_lock);
 }
 
@@ -57,5 +75,8 @@ void times_restore(const struct content *content, const struct stat *before)
 	(void)pthread_mutex_lock(&quiet_lock);
 	content->inode->quiet.below = after.st_ctim;
 	content->inode->quiet.shown = before->st_ctim;
+	*place_of(content->inode) = (struct remembered){
+		.device = content->inode->device, .number = content->inode->number, .below = after.st_ctim, .shown = before->st_ctim,
+	};
 	(void)pthread_mutex_unlock(&quiet_lock);
 }

@@ -124,6 +124,23 @@ def test_times_that_were_set_survive_an_fsync(mount):
     assert (mount.below / "a").stat().st_mtime_ns == 1_100_000_000_987_654_321
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make the kernel forget files")
+def test_the_time_of_change_stays_when_a_file_is_sealed_and_forgotten(tmp_path):
+    with fileset_mount.Mount(tmp_path, options="seal-delay=0s") as mount:
+        path = mount.path / "a"
+        path.write_bytes(b"x" * 10000)
+        changed, below = path.stat().st_ctime_ns, (mount.below / "a").stat().st_ctime_ns
+        for _ in range(200):
+            time.sleep(0.1)
+            if (mount.below / "a").stat().st_ctime_ns != below:
+                break
+        time.sleep(1)
+        pathlib.Path("/proc/sys/vm/drop_caches").write_text("2")
+        assert path.stat().st_ctime_ns == changed
+        os.chmod(path, 0o600)
+        assert path.stat().st_ctime_ns > changed
+
+
 def test_the_second_local_mount_is_refused(mount, tmp_path):
     other = mount.second()
     with pytest.raises(AssertionError, match="mounted already"):
