@@ -99,6 +99,8 @@ static int open_sealed(struct naos_fs *fs, struct inode *inode, struct content *
 		return rc;
 	}
 	content->fd = fd;
+	if (fs->shared)
+		times_hide_accesses(content, true);
 	if (!times_save(content, &before))
 		rc = naos_error_set_errno(err, errno, "cannot read the status of %s", name);
 	if (rc == 0)
@@ -116,6 +118,8 @@ static int open_sealed(struct naos_fs *fs, struct inode *inode, struct content *
 	rc = naos_sealed_file_open(store, mode, &source, &content->file, err);
 	if (rc == 0 && mode == NAOS_SEALED_LOCAL)
 		rc = gather(content, err);
+	if (rc == 0 && mode == NAOS_SEALED_SHARED) /* others are told that it is open for writing: no change of the user's */
+		times_restore(content, &before);
 	if (rc == 0 && naos_sealed_file_recovered(content->file)) {
 		times_restore(content, &before);
 		*ret_resized = naos_sealed_file_size(content->file) != inode_plain_size((uint64_t)before.st_size);
@@ -140,10 +144,18 @@ static struct content **place_of(struct inode *inode, bool writable)
 /* Frees a content that nobody uses; seal false where it is clean or of no value. */
 static int let_go(struct naos_fs *fs, struct content *content, bool seal, struct naos_error *err)
 {
+	struct stat before;
+	bool quiet = seal && fs->shared && times_save(content, &before);
 	*place_of(content->inode, content->writable) = NULL;
 	ring_remove(fs->contents, content);
 	fs->contents->gathered -= content->counted;
+	if (quiet) /* what sealing writes is no change of the user's */
+		content->fd = inode_open(fs, content->inode, O_RDONLY | O_NONBLOCK);
 	int rc = naos_sealed_file_close(content->file, seal, err);
+	if (quiet && content->fd >= 0) {
+		times_restore(content, &before);
+		(void)close(content->fd);
+	}
 	inode_put(fs, content->inode, 1);
 	(void)pthread_mutex_destroy(&content->change);
 	free(content);
@@ -156,8 +168,10 @@ static int content_make(struct naos_fs *fs, struct inode *inode, bool write, str
 	struct stat status;
 	bool resized = false;
 	int rc = content ? 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to open a file");
-	if (content)
+	if (content) {
 		content->inode = inode;
+		content->shared = fs->shared;
+	}
 	for (unsigned waited = 0; rc == 0; waited += 20) {
 		rc = open_sealed(fs, inode, content, write, &resized, err);
 		if (rc != NAOS_E_BUSY || waited >= BUSY_WAIT_MS)
@@ -198,6 +212,7 @@ int content_open(struct naos_fs *fs, struct inode *inode, bool write, struct con
 	if (content) {
 		if (content->handles++ == 0)
 			fs->contents->idle--;
+		content->accessed = false;
 	} else {
 		rc = content_make(fs, inode, write, &content, err);
 	}
@@ -213,9 +228,11 @@ int content_adopt(struct naos_fs *fs, struct inode *inode, struct naos_sealed_fi
 	struct content *content = calloc(1, sizeof(*content));
 	if (!content)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory to open a file");
-	*content = (struct content){ .inode = inode, .file = file, .fd = fd, .writable = true, .handles = 1 };
+	*content = (struct content){ .inode = inode, .file = file, .fd = fd, .writable = true, .shared = fs->shared, .handles = 1 };
 	(void)pthread_mutex_init(&content->change, NULL);
 	int rc = fs->shared ? 0 : gather(content, err);
+	if (fs->shared)
+		times_hide_accesses(content, true);
 	if (rc != 0) {
 		(void)pthread_mutex_destroy(&content->change);
 		free(content);
@@ -223,6 +240,18 @@ int content_adopt(struct naos_fs *fs, struct inode *inode, struct naos_sealed_fi
 	}
 	inode_hold(fs, inode);
 	(void)pthread_mutex_lock(&inode->lock);
+	if (inode->content) { /* mode = shared: its name is known, and somebody was faster to open it */
+		(void)!naos_sealed_file_close(file, false, NULL);
+		(void)pthread_mutex_destroy(&content->change);
+		free(content);
+		content = inode->content;
+		if (content->handles++ == 0)
+			fs->contents->idle--;
+		(void)pthread_mutex_unlock(&inode->lock);
+		inode_put(fs, inode, 1);
+		*ret = content;
+		return 0;
+	}
 	inode->content = content;
 	ring_add(fs->contents, content);
 	(void)pthread_mutex_unlock(&inode->lock);
@@ -326,7 +355,10 @@ static void finish(struct naos_fs *fs, struct content *content, bool sealed, int
 		naos_log(NAOS_LOG_WARNING, "event=seal-failed inode=%llu reason=\"%s\"", (unsigned long long)inode->number, err->message);
 	if (content->handles == 0 && (sealed || content->failures >= SEAL_ATTEMPTS || is_unlinked(content))) {
 		fs->contents->idle--;
-		(void)!let_go(fs, content, fs->shared && content->writable && !is_unlinked(content), NULL);
+		struct naos_error why = NAOS_ERROR_INIT;
+		if (let_go(fs, content, fs->shared && content->writable && !is_unlinked(content), &why) != 0)
+			naos_log(NAOS_LOG_WARNING, "event=seal-failed inode=%llu reason=\"%s\"", (unsigned long long)inode->number,
+				 why.message);
 	} else if (content->handles == 0 && rc != 0) {
 		content->closed_at_ms = now_ms();
 	}
@@ -487,7 +519,12 @@ void content_seal_now(struct naos_fs *fs, struct inode *inode)
 	struct naos_sealing sealing = { 0 };
 	(void)pthread_mutex_lock(&inode->lock);
 	struct content *content = inode->content;
-	if (content) {
+	if (content && fs->shared) { /* other nodes or handles may have it open, then it is sealed by the last of them */
+		if (content->handles == 0 && !content->busy) {
+			fs->contents->idle--;
+			(void)!let_go(fs, content, true, NULL);
+		}
+	} else if (content) {
 		(void)pthread_mutex_lock(&content->change);
 		int rc = settle(fs, content, &err);
 		while (rc == 0 && !sealed && !naos_sealed_file_clean(content->file)) {
@@ -544,6 +581,8 @@ bool content_show(struct naos_fs *fs, struct inode *inode, struct stat *status)
 	}
 	times_show(inode, status);
 	if (open) {
+		if (content == inode->reader)
+			(void)!naos_sealed_file_refresh(content->file, NULL); /* reading will tell what is wrong */
 		status->st_size = (off_t)naos_sealed_file_size(content->file);
 		times_add_gathered(content, status);
 		(void)pthread_mutex_unlock(&content->change);

@@ -13,9 +13,10 @@ struct content {
 	struct inode *inode;           /* held */
 	struct naos_sealed_file *file;
 	int fd;                        /* of the file below; belongs to file */
-	bool writable;
+	bool writable, shared;         /* shared: of mode = shared */
 	atomic_uint handles;           /* changed under inode->lock */
 	bool busy;                     /* being sealed; guarded by inode->lock */
+	atomic_bool accessed;          /* mode = shared: a user's access since the last opening was dated */
 	unsigned failures;             /* to seal it, one after the other */
 	uint64_t closed_at_ms;         /* monotonic; of the last close */
 	pthread_mutex_t change;          /* held for each change of the file below; guards written; taken after inode->lock */

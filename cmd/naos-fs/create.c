@@ -119,6 +119,34 @@ static int create_new(fuse_req_t req, struct inode *directory, const char *name,
 	return rc;
 }
 
+/* The kernel asked for a new file and has not checked the rights to this one, which somebody made in the meantime.  Its owner and
+ * root are told from the mode; anybody else's open begins anew (ESTALE), with the checks of the kernel. */
+static bool may_open(fuse_req_t req, const struct stat *status, int flags)
+{
+	uid_t user = fuse_req_ctx(req)->uid;
+	mode_t needed = (flags & O_ACCMODE) == O_RDONLY ? S_IRUSR : (flags & O_ACCMODE) == O_WRONLY ? S_IWUSR : S_IRUSR | S_IWUSR;
+	if (flags & O_TRUNC)
+		needed |= S_IWUSR;
+	return user == 0 || (user == status->st_uid && (status->st_mode & needed) == needed);
+}
+
+/* Opens what somebody made in the meantime.  The inode in *ret belongs to the caller. */
+static int open_existing(fuse_req_t req, const char *name, int flags, struct creation *ret, struct naos_error *err)
+{
+	struct naos_fs *fs = fs_of(req);
+	bool write = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
+	if (!S_ISREG(ret->status.st_mode) || !may_open(req, &ret->status, flags))
+		return naos_error_set_errno(err, ESTALE, "'%s' was made in the meantime", name);
+	int rc = content_open(fs, ret->inode, write, &ret->content, err);
+	if (rc != 0 || !(flags & O_TRUNC))
+		return rc;
+	rc = naos_sealed_file_truncate(ret->content->file, 0, err);
+	ret->status.st_size = 0;
+	if (rc != 0)
+		content_close(fs, ret->content);
+	return rc;
+}
+
 int create_file(fuse_req_t req, struct inode *directory, const char *name, mode_t mode, int flags, struct creation *ret,
 		struct naos_error *err)
 {
@@ -134,9 +162,7 @@ int create_file(fuse_req_t req, struct inode *directory, const char *name, mode_
 			continue;
 		if (rc != 0)
 			return naos_error_set_errno(err, rc, "cannot open '%s'", name);
-		bool regular = S_ISREG(ret->status.st_mode);
-		rc = regular ? content_open(fs, ret->inode, (flags & O_ACCMODE) != O_RDONLY, &ret->content, err) :
-			       naos_error_set_errno(err, ELOOP, "'%s' is no regular file", name);
+		rc = open_existing(req, name, flags, ret, err);
 		if (rc == 0)
 			return 0;
 		inode_put(fs, ret->inode, 1);

@@ -10,6 +10,8 @@
 #include "create.h"
 #include "entry.h"
 #include "identity.h"
+#include "locks.h"
+#include "times.h"
 #include "transport.h"
 
 #define LOG_SPAN_S 10
@@ -147,14 +149,20 @@ void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 void fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct naos_fs *fs = fs_of(req);
 	struct handle *handle = handle_of(fi);
-	content_close(fs_of(req), handle->content);
+	if (fs->shared)
+		locks_drop_handle(fs, inode_of(fs, ino), fi->fh);
+	content_close(fs, handle->content);
 	free(handle);
 	(void)fuse_reply_err(req, 0);
 }
 
 void fs_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct naos_fs *fs = fs_of(req);
+	if (fs->shared)
+		locks_drop_owner(fs, inode_of(fs, ino), fi->lock_owner);
 	(void)fuse_reply_err(req, 0);
 }
 
@@ -177,7 +185,12 @@ void fs_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, struct 
 	size_t room, got;
 	uint8_t *buffer = transport_buffer(&room);
 	bytes = bytes < room ? bytes : room;
-	if (naos_sealed_file_read(handle_of(fi)->content->file, buffer, bytes, (uint64_t)offset, &got, &err) != 0)
+	struct content *content = handle_of(fi)->content;
+	if (!content->writable && fs_of(req)->shared && naos_sealed_file_refresh(content->file, &err) != 0)
+		return fs_reply_error(req, &err);
+	if (fs_of(req)->shared)
+		times_note_access(content);
+	if (naos_sealed_file_read(content->file, buffer, bytes, (uint64_t)offset, &got, &err) != 0)
 		fs_reply_error(req, &err);
 	else
 		(void)fuse_reply_buf(req, (const char *)buffer, got);
@@ -255,8 +268,10 @@ void fs_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct f
 {
 	struct naos_error err = NAOS_ERROR_INIT;
 	struct naos_sealed_file *file = handle_of(fi)->content->file;
+	int rc = naos_sealed_file_refresh(file, &err);
 	uint64_t size = naos_sealed_file_size(file), at = 0, end;
-	int rc;
+	if (rc != 0)
+		return fs_reply_error(req, &err);
 	if (offset < 0 || (uint64_t)offset >= size) {
 		(void)fuse_reply_err(req, ENXIO);
 		return;
@@ -285,6 +300,8 @@ void fs_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_offset, struct f
 	if (fuse_req_ctx(req)->uid != 0 && attr_kill_privileges(fs_of(req), inode_of(fs_of(req), out)) != 0)
 		rc = naos_error_set_errno(&err, EPERM, "cannot take set-user-id away");
 	content_end_change(fs_of(req), to);
+	if (rc == 0)
+		rc = naos_sealed_file_refresh(from->file, &err);
 	while (rc == 0 && done < bytes) {
 		size_t want = bytes - done < room ? bytes - done : room, got;
 		rc = naos_sealed_file_read(from->file, buffer, want, (uint64_t)in_offset + done, &got, &err);

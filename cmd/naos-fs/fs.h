@@ -9,6 +9,7 @@
 #include "seal/fileset.h"
 
 struct inode_table;
+struct lock_table;
 struct content_table;
 struct reopen;
 struct transport;
@@ -38,6 +39,7 @@ struct naos_fs {
 	struct inode_table *inodes;
 	struct reopen *reopen;
 	struct content_table *contents;
+	struct lock_table *locks; /* mode = shared */
 	struct transport *transport;
 	struct fuse_session *session;
 };
@@ -86,6 +88,11 @@ void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 void fs_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct fuse_file_info *fi);
 void fs_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_offset, struct fuse_file_info *in_fi, fuse_ino_t out, off_t out_offset,
 			struct fuse_file_info *out_fi, size_t bytes, int flags);
+
+/* mode = shared only; else the kernel keeps locks itself */
+void fs_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock);
+void fs_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock, int sleep);
+void fs_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int operation);
 
 void fs_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument, struct fuse_file_info *fi, unsigned flags,
 	      const void *in, size_t in_bytes, size_t out_bytes);

@@ -7,6 +7,7 @@
 
 #include "base/io.h"
 #include "content.h"
+#include "locks.h"
 
 #define CHAINS 65536u /* a power of two */
 #define CHAIN_LOCKS 64u
@@ -41,6 +42,7 @@ int inode_table_create(struct naos_fs *fs, struct naos_error *err)
 
 static void inode_free(struct inode *inode)
 {
+	locks_free(inode);
 	(void)close(inode->fd);
 	(void)pthread_mutex_destroy(&inode->lock);
 	free(inode);

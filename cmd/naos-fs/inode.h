@@ -9,7 +9,7 @@
 #include "reopen.h"
 
 struct content;
-struct file_locks;
+struct lock_owner;
 
 struct inode {
 	struct inode *next; /* in its chain of the table */
@@ -33,7 +33,7 @@ struct inode {
 	} quiet;
 	struct content *content;   /* the sealed file open for writing, NULL if there is none */
 	struct content *reader;    /* the same for reading only: mode = shared, or what can't be written */
-	struct file_locks *locks;  /* forwarded locks of mode = shared */
+	struct lock_owner *lock_owners; /* forwarded locks of mode = shared; guarded by the table of locks */
 };
 
 int inode_table_create(struct naos_fs *fs, struct naos_error *err) naos_must_check;

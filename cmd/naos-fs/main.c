@@ -19,6 +19,7 @@
 #include "keys/expiry.h"
 #include "content.h"
 #include "identity.h"
+#include "locks.h"
 #include "options.h"
 #include "transport.h"
 
@@ -103,6 +104,9 @@ static struct fuse_lowlevel_ops operations(const struct naos_fs *fs)
 		.lseek = fs_lseek,
 		.copy_file_range = fs_copy_file_range,
 		.ioctl = fs_ioctl,
+		.getlk = fs->shared ? fs_getlk : NULL,
+		.setlk = fs->shared ? fs_setlk : NULL,
+		.flock = fs->shared ? fs_flock : NULL,
 	};
 }
 
@@ -181,6 +185,8 @@ static int start(struct naos_fs *fs, const struct options *options, const struct
 		rc = inode_table_create(fs, err);
 	if (rc == 0)
 		rc = content_table_create(fs, err);
+	if (rc == 0 && fs->shared)
+		rc = lock_table_create(fs, err);
 	if (rc == 0)
 		rc = open_session(fs, options, err);
 	return rc;
@@ -238,6 +244,7 @@ static void serve(struct naos_fs *fs, int signals)
 	}
 	naos_notify("STOPPING=1");
 	fuse_session_unmount(fs->session);
+	lock_table_stop(fs);
 	if (poll(wait, 1, DRAIN_MS) == 0)
 		naos_log(NAOS_LOG_WARNING, "event=stopped-in-use (open files get an error from now on)");
 }
@@ -263,6 +270,7 @@ static int run(struct naos_fs *fs, const struct options *options, const struct n
 		if (report >= 0)
 			options_report(report, 0);
 		serve(fs, signals);
+		lock_table_stop(fs);
 		transport_stop(fs);
 	} else {
 		naos_log_error(&err);
@@ -279,6 +287,7 @@ static int run(struct naos_fs *fs, const struct options *options, const struct n
 		naos_log(NAOS_LOG_WARNING, "event=unsealed files=%u (they are recovered when they are opened next)", unsealed);
 	inode_table_free(fs);
 	reopen_free(fs);
+	lock_table_free(fs);
 	transport_free(fs);
 	if (fs->session)
 		fuse_session_destroy(fs->session);

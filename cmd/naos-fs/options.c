@@ -101,6 +101,8 @@ int options_read(struct options *options, const struct naos_config *config, stru
 	int rc = apply_all(options, naos_config_string(config, "fileset", name, "options"), fs, err);
 	if (rc == 0)
 		rc = apply_all(options, options->given, fs, err);
+	if (rc == 0 && fs->shared && fs->wanted_transport == FS_TRANSPORT_URING)
+		rc = naos_error_set(err, NAOS_E_USAGE, "mount option 'transport=uring': it is for mode = local only");
 	/* mode = local: what the kernel remembers stays true, for only it changes the files */
 	fs->entry_timeout_s = fs->attr_timeout_s = fs->shared ? 0 : 1;
 	return rc;

@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 
+#include "seal/store.h"
+
 static bool same_time(const struct timespec *left, const struct timespec *right)
 {
 	return left->tv_sec == right->tv_sec && left->tv_nsec == right->tv_nsec;
@@ -59,16 +61,27 @@ bool times_save(const struct content *content, struct stat *ret)
 	return true;
 }
 
+/* Whether another node has the file open for writing: then times are that one's. */
+static bool others_write(int fd)
+{
+	struct flock writers = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)NAOS_WRITER_LOCK_OFFSET, .l_len = 1 };
+	return fcntl(fd, F_OFD_GETLK, &writers) == 0 && writers.l_type != F_UNLCK;
+}
+
 void times_restore(const struct content *content, const struct stat *before)
 {
 	struct stat after;
-	if (fstat(content->fd, &after) != 0)
+	bool shared = content->shared;
+	if ((shared && others_write(content->fd)) || fstat(content->fd, &after) != 0)
 		return;
+	if (shared && !same_time(&after.st_mtim, &before->st_mtim))
+		return; /* lib/seal has put the time back, so somebody has written since */
 	if (!same_time(&after.st_mtim, &before->st_mtim)) {
 		const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, before->st_mtim };
 		(void)futimens(content->fd, times);
 	}
-	if (after.st_mode != before->st_mode)
+	const mode_t lost = before->st_mode & (S_ISUID | S_ISGID); /* by a write of ours; another change is another node's */
+	if (after.st_mode != before->st_mode && (!shared || (after.st_mode | lost) == before->st_mode))
 		(void)fchmod(content->fd, before->st_mode & 07777);
 	if (fstat(content->fd, &after) != 0)
 		return;
@@ -79,4 +92,21 @@ void times_restore(const struct content *content, const struct stat *before)
 		.device = content->inode->device, .number = content->inode->number, .below = after.st_ctim, .shown = before->st_ctim,
 	};
 	(void)pthread_mutex_unlock(&quiet_lock);
+}
+
+void times_hide_accesses(const struct content *content, bool hide)
+{
+	int flags = fcntl(content->fd, F_GETFL);
+	if (flags >= 0) /* may be refused to who is not the owner; then there is one access more */
+		(void)fcntl(content->fd, F_SETFL, hide ? flags | O_NOATIME : flags & ~O_NOATIME);
+}
+
+void times_note_access(struct content *content)
+{
+	uint8_t byte;
+	if (atomic_exchange(&content->accessed, true))
+		return;
+	times_hide_accesses(content, false);
+	(void)!pread(content->fd, &byte, 1, 0);
+	times_hide_accesses(content, true);
 }

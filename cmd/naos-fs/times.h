@@ -16,4 +16,9 @@ bool times_save(const struct content *content, struct stat *ret);
  * change. */
 void times_restore(const struct content *content, const struct stat *before);
 
+/* mode = shared: looking at the state for others' changes is no access of a user's. */
+void times_hide_accesses(const struct content *content, bool hide);
+/* mode = shared: a user read it.  The kernel dates the access by the rules of the mount below. */
+void times_note_access(struct content *content);
+
 #endif

@@ -22,6 +22,7 @@
 #define INIT_OVER_IO_URING ((uint64_t)1 << 41)
 
 static __thread struct worker *self;
+static __thread struct channel *borrowed; /* of a thread that is no worker */
 
 /* --- what libfuse 3.14 lacks ---------------------------------------------------------------------------------------------- */
 
@@ -62,8 +63,8 @@ static void complete_init(struct naos_fs *fs, struct fuse_init_out *out)
 	const struct fuse_init_in *in = body();
 	uint64_t offered = in->flags | (in->flags & FUSE_INIT_EXT ? (uint64_t)in->flags2 << 32 : 0);
 	uint64_t wanted = FUSE_HANDLE_KILLPRIV_V2 | (fs->shared ? INIT_DIRECT_IO_ALLOW_MMAP : 0);
-	/* mode = shared waits for locks of other nodes: too many threads of one queue would */
-	bool uring = fs->wanted_transport == FS_TRANSPORT_URING || (fs->wanted_transport == FS_TRANSPORT_AUTO && !fs->shared);
+	/* mode = shared waits for locks of other nodes: too many threads of one queue would, and a lock is answered later */
+	bool uring = fs->wanted_transport != FS_TRANSPORT_DEV && !fs->shared;
 	if (uring && (offered & INIT_OVER_IO_URING) && rings_create(fs))
 		wanted |= INIT_OVER_IO_URING;
 	uint64_t added = offered & wanted;
@@ -96,15 +97,34 @@ static ssize_t answer(int fd, struct iovec *iov, int count, void *context)
 {
 	const struct fuse_out_header *out = iov[0].iov_base;
 	if (!self)
-		return writev(fd, iov, count);
+		return writev(borrowed ? borrowed->fd : fd, iov, count);
 	if (out->error == 0)
 		complete_answer(self->fs, iov, count);
-	return self->ring ? ring_answer(self->ring, iov, count) : writev(self->fd, iov, count);
+	return self->ring ? ring_answer(self->ring, iov, count) : writev(self->channel->fd, iov, count);
 }
 
 static ssize_t receive(int fd, void *buffer, size_t bytes, void *context)
 {
-	return read(self->fd, buffer, bytes);
+	return read(self->channel->fd, buffer, bytes);
+}
+
+struct channel *transport_hold_channel(void)
+{
+	self->channel->users++;
+	return self->channel;
+}
+
+void transport_use_channel(struct channel *channel)
+{
+	borrowed = channel;
+}
+
+void transport_release_channel(struct channel *channel)
+{
+	if (!channel || --channel->users > 0)
+		return;
+	(void)close(channel->fd);
+	free(channel);
 }
 
 /* --- threads ------------------------------------------------------------------------------------------------------------- */
@@ -125,11 +145,12 @@ void transport_process(struct worker *worker)
 static bool takes_long(const struct worker *worker)
 {
 	const struct fuse_in_header *header = worker->request.mem;
+	bool shared = worker->fs->shared; /* another node may be in the way */
 	switch (header->opcode) {
 	case FUSE_READ:
-		return ((const struct fuse_read_in *)(header + 1))->size >= LARGE_BYTES;
+		return shared || ((const struct fuse_read_in *)(header + 1))->size >= LARGE_BYTES;
 	case FUSE_WRITE:
-		return header->len >= LARGE_BYTES;
+		return shared || header->len >= LARGE_BYTES;
 	case FUSE_OPEN:
 	case FUSE_FSYNC:
 	case FUSE_FSYNCDIR:
@@ -229,7 +250,7 @@ static void *run(void *context)
 	} else {
 		serve(worker);
 		free(worker->request.mem);
-		(void)close(worker->fd);
+		transport_release_channel(worker->channel);
 	}
 	free(worker->answer);
 	(void)pthread_mutex_lock(&transport->lock);
@@ -253,6 +274,16 @@ static int clone_device(struct naos_fs *fs)
 	return fcntl((int)master, F_DUPFD_CLOEXEC, 0); /* an older kernel: one queue for all */
 }
 
+static struct channel *make_channel(int fd)
+{
+	struct channel *channel = malloc(sizeof(*channel));
+	if (channel) {
+		channel->fd = fd;
+		channel->users = 1;
+	}
+	return channel;
+}
+
 /* Takes fd, also on failure; the ring only on success. */
 static bool add_worker(struct naos_fs *fs, int fd, struct ring *ring)
 {
@@ -263,11 +294,15 @@ static bool add_worker(struct naos_fs *fs, int fd, struct ring *ring)
 		struct worker *worker = &transport->workers[i];
 		if (worker->used)
 			continue;
-		*worker = (struct worker){ .fs = fs, .used = true, .fd = fd, .ring = ring };
-		added = posix_memalign((void **)&worker->answer, 4096, ring ? RING_ANSWER_BYTES : NAOS_FS_REQUEST_BYTES) == 0 &&
+		*worker = (struct worker){ .fs = fs, .used = true, .ring = ring };
+		worker->channel = ring ? NULL : make_channel(fd);
+		added = (ring || worker->channel) &&
+			posix_memalign((void **)&worker->answer, 4096, ring ? RING_ANSWER_BYTES : NAOS_FS_REQUEST_BYTES) == 0 &&
 			pthread_create(&worker->thread, NULL, run, worker) == 0;
-		if (!added)
+		if (!added) {
 			free(worker->answer);
+			free(worker->channel);
+		}
 		worker->used = added;
 		transport->running += added;
 		break;
@@ -321,7 +356,8 @@ int transport_open(struct naos_fs *fs, struct naos_error *err)
 		return naos_error_set_errno(err, -rc, "cannot take over the descriptor of the mount");
 	const struct sigaction action = { .sa_handler = woken }; /* a blocked read ends with EINTR */
 	(void)sigaction(WAKE_SIGNAL, &action, NULL);
-	struct worker first = { .fs = fs, .fd = fuse_session_fd(fs->session) };
+	struct channel master = { .fd = fuse_session_fd(fs->session), .users = 1 };
+	struct worker first = { .fs = fs, .channel = &master };
 	self = &first;
 	int got;
 	do

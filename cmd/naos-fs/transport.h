@@ -16,6 +16,16 @@ int transport_start(struct naos_fs *fs, void (*ended)(void *context), void *cont
 void transport_stop(struct naos_fs *fs);
 void transport_free(struct naos_fs *fs);
 
+/* --- answers of other threads ------------------------------------------------------------------------------------------- */
+
+/* An answer goes back through the descriptor by which its request came, else the kernel does not know it. */
+struct channel;
+/* That of the request this thread works on; it stays until it is released, also when the thread ends. */
+struct channel *transport_hold_channel(void);
+/* This thread, which reads no requests, answers through it from now on. */
+void transport_use_channel(struct channel *channel);
+void transport_release_channel(struct channel *channel);
+
 /* --- the request that this thread works on ------------------------------------------------------------------------------ */
 
 /* The kernel asks that set-user-id and set-group-id are taken away with this write, truncation or opening. */

@@ -10,11 +10,16 @@
 
 struct ring;
 
+struct channel {
+	int fd; /* a clone of /dev/fuse */
+	atomic_uint users;
+};
+
 /* A thread that takes requests and answers them. */
 struct worker {
 	struct naos_fs *fs;
 	pthread_t thread;
-	int fd;                        /* its clone of /dev/fuse; -1 if it has a ring */
+	struct channel *channel;       /* NULL if it has a ring */
 	struct ring *ring;             /* io_uring, or NULL */
 	struct fuse_buf request;
 	uint8_t *answer;               /* ANSWER_BYTES */

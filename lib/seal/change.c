@@ -44,6 +44,13 @@ static int widen(struct naos_sealed_file *file, struct naos_claim *claim, bool *
 	return 0;
 }
 
+/* While the locks of a claim are held nobody truncates: where the file ends now is where the next search begins. */
+static void remember_end(struct naos_sealed_file *file)
+{
+	file->scanned.seq = file->state.shared ? file->state.seq : 0;
+	file->scanned.size = file->size;
+}
+
 int naos_file_lock_claim(struct naos_sealed_file *file, const struct naos_claim *wanted, struct naos_error *err)
 {
 	struct naos_claim claim = *wanted;
@@ -54,6 +61,8 @@ int naos_file_lock_claim(struct naos_sealed_file *file, const struct naos_claim 
 		int rc = take_locks(file, &claim, err);
 		if (rc == 0)
 			rc = naos_file_refresh(file, err);
+		if (rc == 0)
+			remember_end(file);
 		if (claim.whole)
 			return rc ? rc : naos_file_drop_stale_group(file, err);
 		if (rc == NAOS_E_INTEGRITY) /* perhaps a change half done by another: look again when there is none */
@@ -92,6 +101,8 @@ int naos_file_end_change(struct naos_sealed_file *file, int rc)
 		file->untidy = true;
 		file->failed = file->unpublished && !file->failed ? rc : file->failed;
 	}
+	if (rc == 0 && file->mode == NAOS_SEALED_SHARED)
+		remember_end(file);
 	unlock_claim(file);
 	(void)pthread_rwlock_unlock(&file->lock);
 	return rc;

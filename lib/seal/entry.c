@@ -284,16 +284,40 @@ static int check_durable(struct naos_sealed_file *file, struct naos_group_view *
 	return rc || hole ? rc : naos_file_damage(file, chunks - 1, err, "it has no version below the durable size of the file");
 }
 
+/* Where the search for the end begins.  An earlier one need not be repeated while the state is the same: a truncation writes a
+ * state before it takes anything away, so the file can only have grown.  A reader, who locks nothing, may have looked while one
+ * was on its way: it looks whether its end is still there. */
+static int scan_from(struct naos_sealed_file *file, struct naos_group_view *view, uint64_t *ret, struct naos_error *err)
+{
+	uint64_t durable = file->state.durable_size, last = naos_layout_chunks(file->scanned.size) - 1;
+	bool known = file->scanned.seq == file->state.seq && file->scanned.size > durable;
+	if (known && file->mode == NAOS_SEALED_READ) {
+		struct naos_sector *sector;
+		const struct naos_entry *newer, *older;
+		int rc = naos_file_sector(file, view, last, &sector, err);
+		if (rc != 0)
+			return rc == NAOS_E_INTEGRITY ? (*ret = durable, 0) : rc;
+		naos_entry_sort(naos_sector_pair(sector, last), &newer, &older);
+		known = newer && newer->length > 0;
+	}
+	*ret = known ? file->scanned.size : durable;
+	return 0;
+}
+
 /* Rule 7: from durable_size on, up to the first chunk that is absent, truncated or unreadable. */
 static int scan(struct naos_sealed_file *file, uint64_t *ret_size, struct naos_error *err)
 {
 	naos_autoview struct naos_group_view *view = naos_file_borrow_view(file, err);
-	uint64_t durable = file->state.durable_size, chunk = durable / NAOS_CHUNK_BYTES, size = chunk * NAOS_CHUNK_BYTES;
+	uint64_t durable = file->state.durable_size, chunk, size;
 	if (!view)
 		return NAOS_E_NOMEM;
 	int checked = check_durable(file, view, err);
+	if (checked == 0)
+		checked = scan_from(file, view, &chunk, err);
 	if (checked != 0)
 		return checked;
+	chunk /= NAOS_CHUNK_BYTES;
+	size = chunk * NAOS_CHUNK_BYTES;
 	for (;; chunk++) {
 		struct naos_entry entry;
 		bool present;

@@ -192,6 +192,7 @@ static int become_writer(struct naos_sealed_file *file, struct naos_error *err)
 		rc = ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_SHARED, true, err);
 		if (rc == 0)
 			rc = ops->lock(file->store, NAOS_STATE_OFFSET, 2 * NAOS_SECTOR_BYTES, NAOS_LOCK_EXCLUSIVE, true, err);
+		naos_file_note_time(file);
 		if (rc == 0)
 			rc = naos_file_read_state(file, err);
 		if (rc == 0 && file->state.clean) /* the others left in the meantime */
@@ -202,19 +203,30 @@ static int become_writer(struct naos_sealed_file *file, struct naos_error *err)
 			rc = naos_file_put_state(file, &next, err);
 		if (rc == 0)
 			rc = naos_file_store_flush(file, err);
+		naos_file_restore_time(file);
 		(void)ops->lock(file->store, NAOS_STATE_OFFSET, 2 * NAOS_SECTOR_BYTES, NAOS_UNLOCK, true, NULL);
 		return rc;
 	}
-	if (rc == 0 && shared)
+	if (rc != 0)
+		return rc;
+	naos_file_note_time(file);
+	if (shared)
 		rc = naos_file_read_state(file, err);
 	if (rc == 0 && !file->state.clean)
 		rc = naos_file_recover(file, err);
 	if (rc == 0 && shared) {
 		rc = naos_file_begin_epoch(file, err);
+		naos_file_restore_time(file);
 		if (rc == 0)
 			rc = ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_SHARED, true, err);
 	}
 	return rc;
+}
+
+/* A lock on the whole file finds its size when no change is half done. */
+static int nothing(struct naos_sealed_file *file, void *context, struct naos_error *err)
+{
+	return 0;
 }
 
 static int open_file(struct naos_sealed_file *file, const struct naos_fek_source *source, struct naos_error *err)
@@ -258,6 +270,8 @@ static int open_file(struct naos_sealed_file *file, const struct naos_fek_source
 	file->maybe_sparse = !file->state.clean || file->state.sparse;
 	if (rc == 0)
 		rc = naos_file_extent(file, &file->size, err);
+	if (rc == NAOS_E_INTEGRITY && file->mode == NAOS_SEALED_SHARED)
+		rc = naos_file_whole(file, nothing, NULL, err);
 	bool settled = false;
 	for (unsigned i = 0; rc == NAOS_E_INTEGRITY && file->mode == NAOS_SEALED_READ && !settled && i < NAOS_FOLLOW_ATTEMPTS; i++) {
 		int followed = naos_file_follow(file, i, &settled, err);

@@ -30,6 +30,9 @@ struct naos_sealed_file {
 	uint32_t epoch, sealed_epoch;
 	uint64_t size;
 	uint64_t tag_writes;          /* counts up with each change of tags: views of before are stale */
+	struct {                      /* the end as it was found while nobody could truncate, and the state then (READ: last found) */
+		uint64_t seq, size;
+	} scanned;
 	uint64_t changes;             /* counts up with each change: sealing step by step sees that there was one */
 	bool dirty;                   /* changed since the last flush */
 	bool untidy;                  /* a change stopped half way: only recovery can seal the file */
@@ -149,6 +152,9 @@ int naos_file_empty_other_state(struct naos_sealed_file *file, struct naos_error
 int naos_file_store_flush(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 /* A flush has ended that covers all that was written: by the store, or by others (syncfs). */
 void naos_file_mark_flushed(struct naos_sealed_file *file);
+/* What the format writes between the two is no change of a user's.  In shared files, while nobody else changes data. */
+void naos_file_note_time(struct naos_sealed_file *file);
+void naos_file_restore_time(struct naos_sealed_file *file);
 int naos_file_store_resize(struct naos_sealed_file *file, uint64_t bytes, struct naos_error *err) naos_must_check;
 /* A reader beside a writer that met what looks like damage takes state and size anew, after a pause.  *ret_settled: the file
  * is sealed and was so before, there is no writer to wait for. */

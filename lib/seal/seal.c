@@ -37,19 +37,23 @@ static int seal_shared(struct naos_sealed_file *file, struct naos_error *err)
 {
 	const struct naos_store_ops *ops = file->store->ops;
 	int rc = ops->lock(file->store, NAOS_STATE_OFFSET, 2 * NAOS_SECTOR_BYTES, NAOS_LOCK_EXCLUSIVE, true, err);
+	naos_file_note_time(file);
 	if (rc == 0)
 		rc = naos_file_refresh(file, err);
 	if (rc == 0)
 		rc = naos_file_drop_stale_group(file, err);
 	if (rc == 0)
 		rc = naos_file_sync(file, err);
+	naos_file_restore_time(file);
 	(void)ops->lock(file->store, NAOS_STATE_OFFSET, 2 * NAOS_SECTOR_BYTES, NAOS_UNLOCK, true, NULL);
 	if (rc != 0 || ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_EXCLUSIVE, false, NULL) != 0)
 		return rc;
+	naos_file_note_time(file);
 	rc = naos_file_read_state(file, err);
-	if (rc != 0 || file->state.clean)
-		return rc;
-	return file->state.shared || file->untidy ? naos_file_recover(file, err) : seal_alone(file, err);
+	if (rc == 0 && !file->state.clean)
+		rc = file->state.shared || file->untidy ? naos_file_recover(file, err) : seal_alone(file, err);
+	naos_file_restore_time(file);
+	return rc;
 }
 
 static int seal_unpublished(struct naos_sealed_file *file, struct naos_error *err)

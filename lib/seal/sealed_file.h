@@ -74,6 +74,9 @@ int naos_sealed_file_create(struct naos_store *store, const struct naos_sealed_n
 int naos_sealed_file_close(struct naos_sealed_file *file, bool seal, struct naos_error *err) naos_must_check;
 
 uint64_t naos_sealed_file_size(struct naos_sealed_file *file);
+/* Takes note of what other writers did since the file was opened or refreshed, its size above all: for READ files (SHARED files do
+ * so in each operation; the only writer has nothing to note).  NAOS_E_INTEGRITY as reading tells it. */
+int naos_sealed_file_refresh(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 const struct naos_sealed_header *naos_sealed_file_header(const struct naos_sealed_file *file);
 bool naos_sealed_file_recovered(const struct naos_sealed_file *file);
 bool naos_sealed_file_clean(struct naos_sealed_file *file);

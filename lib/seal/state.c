@@ -94,6 +94,18 @@ int naos_file_store_flush(struct naos_sealed_file *file, struct naos_error *err)
 	return 0;
 }
 
+void naos_file_note_time(struct naos_sealed_file *file)
+{
+	if (file->mode == NAOS_SEALED_SHARED && file->store->ops->note_time)
+		file->store->ops->note_time(file->store);
+}
+
+void naos_file_restore_time(struct naos_sealed_file *file)
+{
+	if (file->mode == NAOS_SEALED_SHARED && file->store->ops->restore_time)
+		file->store->ops->restore_time(file->store);
+}
+
 int naos_file_store_resize(struct naos_sealed_file *file, uint64_t bytes, struct naos_error *err)
 {
 	file->map_cache.valid = false; /* its page may be cut off */
@@ -144,18 +156,50 @@ int naos_file_drop_stale_group(struct naos_sealed_file *file, struct naos_error 
 	return rc;
 }
 
-int naos_file_follow(struct naos_sealed_file *file, unsigned attempt, bool *ret_settled, struct naos_error *err)
+static bool same_state(const struct naos_state *a, const struct naos_state *b)
 {
-	const struct timespec pause = { .tv_nsec = attempt * 500000 };
+	return a->clean && b->clean && a->seq == b->seq;
+}
+
+/* State and size anew, for a reader. */
+static int follow(struct naos_sealed_file *file, bool *ret_settled, struct naos_error *err)
+{
 	const struct naos_state before = file->state;
-	(void)nanosleep(&pause, NULL);
 	int rc = naos_file_read_state(file, err);
-	*ret_settled = rc == 0 && before.clean && file->state.clean && before.seq == file->state.seq;
+	*ret_settled = rc == 0 && same_state(&before, &file->state);
 	if (rc != 0 || *ret_settled)
 		return rc;
 	file->epoch = file->state.epoch;
 	file->sealed_epoch = file->state.sealed_epoch;
 	file->maybe_sparse = !file->state.clean || file->state.sparse;
 	file->map_cache.valid = false;
-	return naos_file_extent(file, &file->size, err);
+	rc = naos_file_extent(file, &file->size, err);
+	file->scanned.seq = rc == 0 && !file->state.clean ? file->state.seq : 0;
+	file->scanned.size = file->size;
+	return rc;
+}
+
+int naos_file_follow(struct naos_sealed_file *file, unsigned attempt, bool *ret_settled, struct naos_error *err)
+{
+	const struct timespec pause = { .tv_nsec = attempt * 500000 };
+	(void)nanosleep(&pause, NULL);
+	file->scanned.seq = 0; /* what looks damaged may be a wrong end */
+	return follow(file, ret_settled, err);
+}
+
+int naos_sealed_file_refresh(struct naos_sealed_file *file, struct naos_error *err)
+{
+	bool settled = false;
+	if (file->mode == NAOS_SEALED_LOCAL)
+		return 0;
+	(void)pthread_rwlock_wrlock(&file->lock);
+	int rc = file->mode == NAOS_SEALED_SHARED ? naos_file_refresh(file, err) : follow(file, &settled, err);
+	for (unsigned i = 1; rc == NAOS_E_INTEGRITY && file->mode == NAOS_SEALED_READ && i < NAOS_FOLLOW_ATTEMPTS; i++) {
+		rc = naos_file_follow(file, i, &settled, err);
+		rc = settled ? naos_file_extent(file, &file->size, err) : rc; /* the state is the same, the size was not right */
+	}
+	if (rc != 0 && file->mode == NAOS_SEALED_READ)
+		file->state.clean = false; /* the next one finds the size anew */
+	(void)pthread_rwlock_unlock(&file->lock);
+	return rc;
 }

@@ -16,6 +16,7 @@ struct posix_store {
 	struct naos_store store;
 	int fd;
 	char *name;
+	struct timespec changed; /* noted; tv_nsec UTIME_OMIT: unknown */
 };
 
 static int fd_of(struct naos_store *store)
@@ -138,6 +139,22 @@ static int posix_set_attribute(struct naos_store *store, const void *value, size
 	return naos_error_set_errno(err, errno, "cannot write the extended attribute " ATTRIBUTE " of %s", store->name);
 }
 
+static void posix_note_time(struct naos_store *store)
+{
+	struct stat status;
+	bool known = fstat(fd_of(store), &status) == 0;
+	((struct posix_store *)store)->changed = known ? status.st_mtim : (struct timespec){ .tv_nsec = UTIME_OMIT };
+}
+
+static void posix_restore_time(struct naos_store *store)
+{
+	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, ((struct posix_store *)store)->changed };
+	struct stat status;
+	if (fstat(fd_of(store), &status) == 0 &&
+	    (status.st_mtim.tv_sec != times[1].tv_sec || status.st_mtim.tv_nsec != times[1].tv_nsec))
+		(void)futimens(fd_of(store), times); /* refused to who is not the owner */
+}
+
 static void posix_close(struct naos_store *store)
 {
 	struct posix_store *self = (struct posix_store *)store;
@@ -158,6 +175,8 @@ static const struct naos_store_ops posix_ops = {
 	.lock = posix_lock,
 	.get_attribute = posix_get_attribute,
 	.set_attribute = posix_set_attribute,
+	.note_time = posix_note_time,
+	.restore_time = posix_restore_time,
 	.close = posix_close,
 };
 

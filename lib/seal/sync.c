@@ -146,8 +146,10 @@ int naos_sealed_file_flush(struct naos_sealed_file *file, struct naos_error *err
 		rc = naos_file_settle_and_tell(file, err);
 	if (rc == 0 && (file->dirty || file->mode == NAOS_SEALED_SHARED)) { /* what others wrote, too, as fsync does */
 		rc = naos_file_lock_claim(file, &claim, err);
+		naos_file_note_time(file);
 		if (rc == 0)
 			rc = naos_file_sync(file, err);
+		naos_file_restore_time(file);
 	}
 	return naos_file_end_change(file, rc);
 }
