@@ -459,8 +459,11 @@ void connection_group(struct front_shared *shared, struct connection *const *rea
 			continue;
 		}
 		if (!naos_keyd_request_quick(connection->request)) {
-			if (!wait_in(connection, false, EPOLLOUT)) /* ready at once, for a thread that has time */
+			atomic_fetch_add(&shared->busy, 1); /* until it is answered: a stop waits for it */
+			if (!wait_in(connection, false, EPOLLOUT)) { /* ready at once, for a thread that has time */
 				connection_free(connection);
+				atomic_fetch_sub(&shared->busy, 1);
+			}
 			continue;
 		}
 		items += naos_keyd_request_items(connection->request);
@@ -480,6 +483,7 @@ void connection_alone(struct connection *connection)
 	atomic_fetch_add(&shared->busy, 1);
 	if (connection->request) {
 		answer_all(shared, &connection, 1);
+		atomic_fetch_sub(&shared->busy, 1); /* that it was handed over with */
 	} else {
 		enum outcome outcome = GO_ON;
 		while (outcome == GO_ON && connection->phase == HANDSHAKE)

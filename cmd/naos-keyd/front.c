@@ -236,7 +236,7 @@ static void *serve_groups(void *argument)
 static void *serve(void *argument)
 {
 	struct front *front = argument;
-	while (!front->stopping) {
+	for (;;) { /* what was handed over before a stop is still answered */
 		struct epoll_event event;
 		int count = epoll_wait(front->shared.slow_fd, &event, 1, -1);
 		if (count <= 0)
@@ -313,8 +313,10 @@ const char *front_address(const struct front *front)
 
 struct front *front_stop(struct front *front)
 {
-	for (size_t i = 0; i < front->listener_count; i++)
+	for (size_t i = 0; i < front->listener_count; i++) {
+		(void)epoll_ctl(front->shared.slow_fd, EPOLL_CTL_DEL, front->listeners[i], NULL);
 		(void)shutdown(front->listeners[i], SHUT_RDWR);
+	}
 	front->stopping = true;
 	for (int i = 0; i < DRAIN_TICKS && front->started && atomic_load(&front->shared.busy); i++)
 		(void)usleep(TICK_MS * 1000);
