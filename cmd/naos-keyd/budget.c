@@ -30,7 +30,8 @@ int budget_take(struct budget *budget, unsigned place, size_t bytes, struct naos
 		return 0;
 	budget_give(budget, place, bytes);
 	return own > NAOS_KEYD_MAX_IDENTITY_HELD_BYTES ?
-		       naos_error_set(err, NAOS_E_LIMIT, "this identity has %zu MiB of long messages under way: send more when they are answered",
+		       naos_error_set(err, NAOS_E_LIMIT,
+				      "this identity has %zu MiB of long messages under way: send more when they are answered",
 				      NAOS_KEYD_MAX_IDENTITY_HELD_BYTES >> 20) :
 		       naos_error_set(err, NAOS_E_LIMIT, "the key manager has %zu MiB of long messages under way: try again later",
 				      NAOS_KEYD_MAX_HELD_BYTES >> 20);

@@ -11,6 +11,7 @@
 #include "kmip/message.h"
 #include "kmip/reason.h"
 #include "kmip/ttlv.h"
+#include "planted.h"
 
 #define HEAD_BYTES 8
 #define FIRST_ROOM 4096u
@@ -366,6 +367,7 @@ static enum outcome begin_request(struct connection *connection)
 	if (check_peer(connection, &err) != 0)
 		return refuse(connection, &err);
 	atomic_store(&connection->deadline_ns, INT64_MAX); /* our time, not the client's */
+	planted_crash(connection->peer.identity, "request");
 	int rc = naos_keyd_request_begin(connection->shared->keyd, &peer, connection->message, &connection->request, &err);
 	return rc == 0 ? GO_ON : refuse(connection, &err);
 }
@@ -380,6 +382,7 @@ static enum outcome end_request(struct connection *connection)
 	connection->have = connection->need = connection->sent = 0;
 	if (rc != 0)
 		return refuse(connection, &err);
+	planted_crash(connection->peer.identity, "answer");
 	budget_take_anyway(&connection->shared->budget, connection->place, counted(connection->answer));
 	connection->good_once = true;
 	connection->phase = WRITING;
@@ -402,6 +405,7 @@ static enum outcome step_write(struct connection *connection)
 	if (connection->sent < bytes)
 		return GO_ON;
 	connection->answer = let_go(connection, connection->answer);
+	planted_crash(connection->peer.identity, "written");
 	if (connection->last)
 		return END;
 	connection->phase = READING;

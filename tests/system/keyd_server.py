@@ -24,7 +24,8 @@ ROLES = {"tester": {"identities": "naos://test/*", "operations": "all", "keys": 
 
 
 class Keyd:
-    """directory: its files; roles, settings: of the configuration."""
+    """directory: its files, and where a core would be; roles, settings: of the configuration."""
+    program = PROGRAM
 
     def __init__(self, directory, token, pki, roles=None, settings=None):
         self.directory = pathlib.Path(directory)
@@ -52,7 +53,7 @@ class Keyd:
     def start(self, *words):
         self.write_config()
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([PROGRAM, "--config", self.config, "--verbose", *words], env=self.env, stdin=subprocess.DEVNULL,
+            self.process = subprocess.Popen([self.program, "--config", self.config, "--verbose", *words], env=self.env, cwd=self.directory, stdin=subprocess.DEVNULL,
                                             stdout=subprocess.PIPE, stderr=log, text=True)
         line = self.process.stdout.readline()
         assert line.startswith("naos-keyd: ready on "), f"exit {self.process.wait()}: {self.log.read_text()}"
