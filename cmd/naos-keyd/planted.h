@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #ifdef NAOS_PLANTED_CRASH
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -25,7 +26,7 @@ static inline void planted_crash(const char *identity, const char *point)
 		return;
 	char *marker = malloc(64); /* the control: what lies in ordinary memory is found in the core */
 	if (marker)
-		(void)strcat(strcpy(marker, "planted-"), "marker-of-the-crash"); /* in two parts, so that the program's text has it not */
+		(void)snprintf(marker, 64, "planted-%s", "marker-of-the-crash"); /* in two parts, so that the program's text has it not */
 	__asm__ volatile("" : : "r"(marker) : "memory");			     /* and it is really written */
 	abort();
 }
