@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "base/log.h"
 #include "content.h"
 #include "locks.h"
 
@@ -261,6 +262,23 @@ static void remember_parent(struct naos_fs *fs, struct inode *inode, struct inod
 		inode_put(fs, parent, 1);
 }
 
+/* Files get their first page right after their name.  An empty one that is older than this mount was being made when an earlier mount
+ * was killed: nobody was told that it exists.  Without this it would be an error for ever, and its directory could not be removed.
+ * Whoever can empty a file below could as well remove it. */
+static bool never_made(const struct naos_fs *fs, const struct stat *status)
+{
+	return S_ISREG(status->st_mode) && status->st_size == 0 && status->st_nlink == 1 && !fs->shared && !fs->read_only &&
+	       status->st_ctim.tv_sec < fs->started;
+}
+
+static int remove_never_made(struct inode *parent, const char *name, const struct stat *status)
+{
+	if (unlinkat(parent->fd, name, 0) != 0)
+		return errno;
+	naos_log(NAOS_LOG_WARNING, "event=removed inode=%llu (it was being made when naos-fs was killed)", (unsigned long long)status->st_ino);
+	return ENOENT;
+}
+
 int inode_lookup(struct naos_fs *fs, struct inode *parent, const char *name, struct inode **ret, struct stat *ret_status)
 {
 	struct stat status;
@@ -274,6 +292,10 @@ int inode_lookup(struct naos_fs *fs, struct inode *parent, const char *name, str
 		int saved = errno;
 		(void)close(fd);
 		return saved;
+	}
+	if (never_made(fs, &status)) {
+		(void)close(fd);
+		return remove_never_made(parent, name, &status);
 	}
 	int rc = inode_get(fs, fd, &status, &inode);
 	if (rc != 0)

@@ -345,6 +345,7 @@ int main(int argc, char **argv)
 	if (!options.foreground && !options_background(&report, &rc))
 		return rc;
 	identity_prepare(&fs.privileged);
+	fs.started = time(NULL);
 	if (!options.allow_other_set)
 		options.allow_other = fs.privileged;
 	sigset_t set;

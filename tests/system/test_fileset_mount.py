@@ -141,6 +141,19 @@ def test_the_time_of_change_stays_when_a_file_is_sealed_and_forgotten(tmp_path):
         assert path.stat().st_ctime_ns > changed
 
 
+def test_a_file_that_was_being_made_at_a_kill_does_not_exist(mount):
+    (mount.path / "d").mkdir()
+    (mount.path / "d/a").write_bytes(b"")
+    mount.kill()
+    (mount.below / "d/b").touch()  # a name without a first page
+    os.utime(mount.below / "d/b", (1, 1))
+    time.sleep(1.1)  # it is older than the next mount
+    mount.start()
+    assert (mount.path / "d/a").read_bytes() == b"" and not (mount.path / "d/b").exists()
+    assert os.listdir(mount.path / "d") == os.listdir(mount.below / "d") == ["a"]
+    assert "event=removed" in mount.log.read_text()
+
+
 def test_the_second_local_mount_is_refused(mount, tmp_path):
     other = mount.second()
     with pytest.raises(AssertionError, match="mounted already"):

@@ -89,7 +89,8 @@ __attribute__((format(printf, 2, 3), noreturn)) static void fail(const struct fi
 /* A failed call: expected while the daemon is being killed. */
 static bool down(const struct file *file, const char *what)
 {
-	if (!crashing || (errno != ENOTCONN && errno != ECONNABORTED && errno != EIO && errno != ENODEV && errno != EINTR && errno != ECANCELED))
+	if (!crashing || (errno != ENOTCONN && errno != ECONNABORTED && errno != EIO && errno != ENODEV && errno != EINTR &&
+			  errno != ECANCELED))
 		fail(file, "%s failed", what);
 	return crashed = true;
 }
@@ -314,7 +315,7 @@ static void do_map(struct file *file)
 		same(file, direct, at, count, "mapping");
 		return;
 	}
-	file->map_dirty = true;
+	file->map_dirty = file->model->mapped = true;
 	file->times_known = false;
 	if (what == 4 && msync(file->map, MODEL_BYTES, MS_SYNC) != 0)
 		(void)down(file, "msync");

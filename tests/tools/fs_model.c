@@ -74,6 +74,15 @@ void model_durable(struct model *model)
 	for (unsigned i = 0; i < MODEL_CHUNKS; i++)
 		forget(model, i);
 	model->size_min = model->size_max = model->size;
+	model->mapped = false;
+}
+
+static bool was_byte(const struct model *model, unsigned chunk, size_t place, uint8_t byte)
+{
+	bool found = model->bytes[(size_t)chunk * MODEL_CHUNK + place] == byte;
+	for (const struct model_version *at = model->versions[chunk]; at && !found; at = at->older)
+		found = at->bytes[place] == byte;
+	return found;
 }
 
 static bool was(const struct model *model, unsigned chunk, const uint8_t *bytes, size_t count)
@@ -83,7 +92,10 @@ static bool was(const struct model *model, unsigned chunk, const uint8_t *bytes,
 	for (const struct model_version *at = model->versions[chunk]; at; at = at->older)
 		if (memcmp(at->bytes, bytes, count) == 0)
 			return true;
-	return false;
+	for (size_t i = 0; model->mapped && i < count; i++)
+		if (!was_byte(model, chunk, i, bytes[i]))
+			return false;
+	return model->mapped;
 }
 
 int model_adopt(struct model *model, const uint8_t *bytes, uint64_t size)

@@ -21,6 +21,7 @@ struct model {
 	uint64_t size;
 	struct model_version *versions[MODEL_CHUNKS]; /* older contents since the last fsync */
 	uint64_t size_min, size_max;                  /* since then */
+	bool mapped; /* written through a mapping since then: write-back and other writes may mix within a chunk */
 };
 
 void model_free(struct model *model);
