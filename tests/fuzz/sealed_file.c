@@ -2,13 +2,15 @@
  * (u32), then pages: number (u16) and 4096 bytes each (the last may be cut); other pages are zero.
  *
  * Options: 1 the file is made authentic first, as a malicious holder of its key would; 2 it is opened for writing, which recovers
- * it, and changed; 4 one change fails for lack of space.  What a writer sealed must open again.
+ * it, and changed; 4 one change fails for lack of space.  What a writer sealed must open again.  The look without a key must find
+ * nothing wrong in a sealed file in which the one with the key finds nothing.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 #include <time.h>
 
 #include "base/cursor.h"
 #include "fuzz.h"
+#include "seal/inspect.h"
 #include "seal/page0.h"
 #include "seal_fixup.h"
 #include "unit/memory_store.h"
@@ -38,6 +40,20 @@ static int open_file(struct memory_file *memory, enum naos_sealed_mode mode, str
 	if (rc != 0 && (err.code != rc || err.message[0] == 0))
 		abort(); /* a refusal always says why */
 	return rc;
+}
+
+static bool inspect(struct memory_file *memory)
+{
+	const struct naos_inspect_demand demand = { .algorithm = 0 };
+	struct naos_store *store = memory_store(memory);
+	struct naos_error err = NAOS_ERROR_INIT;
+	uint64_t size;
+	bool clean;
+	int rc = naos_sealed_inspect(store, &demand, &clean, &size, &err);
+	if (rc != 0 && (err.code != rc || err.message[0] == 0))
+		abort();
+	store->ops->close(store);
+	return rc == 0;
 }
 
 static bool build(const uint8_t *data, size_t bytes, struct memory_file *memory)
@@ -117,8 +133,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		return 0;
 	if (data[0] & AUTHENTIC)
 		fixup_file(memory.data, memory.bytes);
+	bool passes = inspect(&memory);
 	if (open_file(&memory, NAOS_SEALED_READ, &file) == 0) {
 		read_file(file);
+		if (!passes && naos_sealed_file_clean(file) && naos_sealed_file_verify(file, NULL) == 0)
+			abort();
 		(void)(naos_sealed_file_close(file, false, NULL) != 0);
 	}
 	if (data[0] & WRITE)
