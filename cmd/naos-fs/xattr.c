@@ -1,4 +1,4 @@
-/* Extended attributes and ACLs of all name spaces go to the file below; the one that holds the wrapped key is hidden.
+/* Extended attributes and ACLs of all name spaces go to the file below; those of Naos are hidden.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include "content.h"
 #include "transport.h"
 
-#define KEY_ATTRIBUTE "user.naos.key"
+#define OWN_ATTRIBUTES "user.naos." /* the wrapped key, and what administration notes with a file */
 
 /* The file itself, by way of /proc/self/fd: an O_PATH descriptor can't be used for attributes. */
 struct path {
@@ -22,9 +22,9 @@ static struct path path_of(const struct inode *inode)
 	return path;
 }
 
-static bool is_key(const char *name)
+static bool is_own(const char *name)
 {
-	return strcmp(name, KEY_ATTRIBUTE) == 0;
+	return strncmp(name, OWN_ATTRIBUTES, strlen(OWN_ATTRIBUTES)) == 0;
 }
 
 static bool in_group(fuse_req_t req, gid_t group)
@@ -51,7 +51,7 @@ void fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 {
 	struct naos_fs *fs = fs_of(req);
 	struct inode *inode = inode_of(fs, ino);
-	int rc = is_key(name) ? EPERM : 0;
+	int rc = is_own(name) ? EPERM : 0;
 	if (rc == 0) {
 		/* a later write, and sealing writes, would take capabilities away again */
 		if (strcmp(name, "security.capability") == 0)
@@ -68,7 +68,7 @@ void fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 void fs_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	struct inode *inode = inode_of(fs_of(req), ino);
-	(void)fuse_reply_err(req, is_key(name) ? EPERM : removexattr(path_of(inode).text, name) == 0 ? 0 : errno);
+	(void)fuse_reply_err(req, is_own(name) ? EPERM : removexattr(path_of(inode).text, name) == 0 ? 0 : errno);
 }
 
 /* Answers with a value of `bytes` in the buffer, or with its size if none was asked for. */
@@ -89,7 +89,7 @@ void fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t room)
 	struct inode *inode = inode_of(fs_of(req), ino);
 	size_t space;
 	uint8_t *buffer = transport_buffer(&space);
-	if (is_key(name)) {
+	if (is_own(name)) {
 		(void)fuse_reply_err(req, ENODATA);
 		return;
 	}
@@ -106,7 +106,7 @@ void fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
 	for (ssize_t at = 0; at < bytes;) {
 		size_t length = strlen(buffer + at) + 1;
 		/* only root sees the names of trusted attributes */
-		if (!is_key(buffer + at) && (root || strncmp(buffer + at, "trusted.", 8) != 0)) {
+		if (!is_own(buffer + at) && (root || strncmp(buffer + at, "trusted.", 8) != 0)) {
 			memmove(buffer + kept, buffer + at, length);
 			kept += (ssize_t)length;
 		}

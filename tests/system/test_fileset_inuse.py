@@ -100,6 +100,7 @@ def test_rekeyed_below_while_users_work_above(mount):
     for i in range(1, 20):
         assert mount.id_of(f"file-{i}") != before[f"file-{i}"]
         assert (mount.path / f"file-{i}").read_bytes() == content(30_000, i)
+        assert "user.naos.rekeyed" in os.listxattr(mount.below / f"file-{i}") and os.listxattr(mount.path / f"file-{i}") == []
         with open(mount.path / f"file-{i}", "r+b") as file:  # the user's view leads to the new file
             file.write(b"new")
     mount.ok("rekey", "--passes", "20")
