@@ -92,7 +92,7 @@ static int open_frame(struct session *session, const char *path, struct naos_fra
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return naos_error_set_errno(err, errno, "cannot open %s", path);
-	return naos_frame_open(fd, path, &source, ret, err);
+	return naos_frame_open_fd(fd, path, &source, ret, err);
 }
 
 static void count(void *context, uint64_t bytes)
@@ -167,7 +167,7 @@ static int seal_to(struct naos_draft *draft, int source, const char *path, struc
 		return rc;
 	what->progress = count;
 	what->context = progress;
-	rc = naos_frame_seal(source, path, draft->fd, draft->name, what, err);
+	rc = naos_frame_seal_fd(source, path, draft->fd, draft->name, what, err);
 	if (rc == 0 && fchmod(draft->fd, status.st_mode & 0777) != 0)
 		rc = naos_error_set_errno(err, errno, "cannot set the mode of %s", draft->name);
 	return rc ? rc : naos_draft_publish(draft, err);
@@ -256,15 +256,6 @@ static void tell_level(const struct naos_frame *frame)
 			naos_log(NAOS_LOG_WARNING, "%s", naos_frame_key_reason(frame, part));
 }
 
-/* The most serious of what the two keys met: changed before wrong before missing. */
-static int worst(const struct naos_frame *frame)
-{
-	static const int codes[] = { 0, NAOS_E_DENIED, NAOS_E_WRONG_KEY, NAOS_E_INTEGRITY };
-	enum naos_frame_key_state header = naos_frame_key_state(frame, NAOS_FRAME_HEADER), data = naos_frame_key_state(frame,
-		NAOS_FRAME_DATA);
-	return codes[header > data ? header : data];
-}
-
 static int copy_to(struct naos_frame *frame, struct naos_draft *draft, unsigned jobs, bool bar, struct naos_error *err)
 {
 	naos_cleanup(progress_end) struct naos_progress *progress = NULL;
@@ -290,14 +281,13 @@ static int open_to(struct session *session, const struct naos_invocation *invoca
 	if (rc != 0)
 		return rc;
 	if (naos_frame_level(frame) == NAOS_FRAME_DENIED)
-		return naos_error_set(err, worst(frame), "%s; %s", naos_frame_key_reason(frame, NAOS_FRAME_HEADER),
-				      naos_frame_key_reason(frame, NAOS_FRAME_DATA));
+		return naos_frame_refuse(frame, err);
 	bool full_only = naos_option_given(invocation, "require-full");
 	rc = naos_draft_create(AT_FDCWD, target, naos_option_given(invocation, "force"), &draft, err);
 	if (rc == 0 && !(full_only && naos_frame_level(frame) != NAOS_FRAME_FULL))
 		rc = copy_to(frame, &draft, session->jobs, !invocation->json, err);
 	if (rc == 0 && full_only && naos_frame_level(frame) != NAOS_FRAME_FULL)
-		return naos_error_set(err, worst(frame), "%s can be opened %s", source,
+		return naos_error_set(err, naos_frame_worst(frame), "%s can be opened %s", source,
 			naos_frame_level_name(naos_frame_level(frame)));
 	if (rc == 0)
 		rc = naos_draft_publish(&draft, err);
@@ -315,7 +305,7 @@ static int open_to(struct session *session, const struct naos_invocation *invoca
 		tell_level(frame);
 		printf("opened %s, %s\n", target, naos_frame_level_name(naos_frame_level(frame)));
 	}
-	bool tampered = worst(frame) == NAOS_E_INTEGRITY;
+	bool tampered = naos_frame_worst(frame) == NAOS_E_INTEGRITY;
 	return rc ? rc : tampered ? naos_error_set(err, NAOS_E_INTEGRITY, "%s was changed: %s holds only what was not",
 		source, target) : 0;
 }
@@ -404,7 +394,7 @@ static int run_info(struct naos_invocation *invocation, struct naos_error *err)
 		const char *path = invocation->operands[i];
 		naos_autoframe struct naos_frame *frame = NULL;
 		int fd = open(path, O_RDONLY | O_CLOEXEC);
-		int rc = fd < 0 ? naos_error_set_errno(err, errno, "cannot open %s", path) : naos_frame_open(fd, path,
+		int rc = fd < 0 ? naos_error_set_errno(err, errno, "cannot open %s", path) : naos_frame_open_fd(fd, path,
 			&source, &frame, err);
 		if (rc == 0)
 			rc = print_info(frame, invocation, path, err);
@@ -428,7 +418,7 @@ static int verify_one(struct session *session, const struct naos_invocation *inv
 	if (rc == 0)
 		rc = naos_frame_verify(frame, err);
 	if (rc == 0 && naos_frame_level(frame) != NAOS_FRAME_FULL)
-		rc = naos_error_set(err, worst(frame), "%s: not all of it could be checked: it is open %s", path,
+		rc = naos_error_set(err, naos_frame_worst(frame), "%s: not all of it could be checked: it is open %s", path,
 				    naos_frame_level_name(naos_frame_level(frame)));
 	if (rc != 0)
 		return rc;
@@ -491,7 +481,7 @@ static int run_cutout(struct naos_invocation *invocation, struct naos_error *err
 	if (rc == 0)
 		rc = open_frame(&session, source, &frame, err);
 	if (rc == 0) {
-		rc = naos_frame_cutout(frame, unit, &section, target, err);
+		rc = naos_frame_cut(frame, unit, &section, target, err);
 		if (rc != 0 && rc != NAOS_E_EXISTS)
 			(void)unlink(target);
 	}

@@ -74,7 +74,7 @@ static int read_axes(struct image *image, const struct naos_section *section, ui
 	image->axes = (int)value;
 	bytes = (uint64_t)(value ? abs(image->bitpix) / 8 : 0);
 	for (int i = 0; i < image->axes; i++) {
-		char keyword[12];
+		char keyword[24];
 		(void)snprintf(keyword, sizeof(keyword), "NAXIS%d", i + 1);
 		if (!naos_fits_card_number(image->header, image->header_bytes, keyword, &value) || value < 1)
 			return naos_error_set(err, NAOS_E_FORMAT, "the header has no %s", keyword);
@@ -125,7 +125,7 @@ static int write_header(const struct image *image, const char *path, uint64_t *r
 		fits_write_record(fits, card, &status);
 	}
 	for (int i = 0; i < image->axes && status == 0; i++) {
-		char keyword[12], comment[FLEN_COMMENT];
+		char keyword[24], comment[FLEN_COMMENT];
 		double pixel;
 		int none = 0;
 		(void)snprintf(keyword, sizeof(keyword), "CRPIX%d", i + 1);
@@ -178,7 +178,7 @@ static int write_pixels(struct naos_frame *frame, const struct image *image, int
 	}
 }
 
-int naos_frame_cutout(struct naos_frame *frame, size_t unit, const struct naos_section *section, const char *path,
+int naos_frame_cut(struct naos_frame *frame, size_t unit, const struct naos_section *section, const char *path,
 		      struct naos_error *err)
 {
 	struct naos_frame_place place;

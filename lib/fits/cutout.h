@@ -18,7 +18,7 @@ int naos_section_parse(const char *text, struct naos_section *ret, struct naos_e
 /* Writes the section of the image in a unit (from 0) to a new file at `path`, which must not exist: its header with axes and reference
  * pixels
  * moved, and the pixels byte for byte.  NAOS_E_USAGE: no image, or a section that is not inside; NAOS_E_INTEGRITY. */
-int naos_frame_cutout(struct naos_frame *frame, size_t unit, const struct naos_section *section, const char *path,
+int naos_frame_cut(struct naos_frame *frame, size_t unit, const struct naos_section *section, const char *path,
 		      struct naos_error *err) naos_must_check;
 
 #endif

@@ -236,7 +236,7 @@ struct naos_frame *naos_frame_close(struct naos_frame *frame)
 	return NULL;
 }
 
-int naos_frame_open(int fd, const char *name, const struct naos_frame_source *source, struct naos_frame **ret,
+int naos_frame_open_fd(int fd, const char *name, const struct naos_frame_source *source, struct naos_frame **ret,
 		    struct naos_error *err)
 {
 	naos_autoframe struct naos_frame *frame = calloc(1, sizeof(*frame));
@@ -296,4 +296,15 @@ bool naos_frame_blob(const struct naos_frame *frame, enum naos_frame_part part, 
 	if (frame->has_blob[part - 1])
 		*ret = frame->blobs[part - 1];
 	return frame->has_blob[part - 1];
+}
+
+int naos_frame_worst(const struct naos_frame *frame)
+{
+	static const int codes[] = { 0, NAOS_E_DENIED, NAOS_E_WRONG_KEY, NAOS_E_INTEGRITY };
+	return codes[frame->states[0] > frame->states[1] ? frame->states[0] : frame->states[1]];
+}
+
+int naos_frame_refuse(const struct naos_frame *frame, struct naos_error *err)
+{
+	return naos_error_set(err, naos_frame_worst(frame), "%s; %s", frame->reasons[0].message, frame->reasons[1].message);
 }

@@ -5,21 +5,9 @@
 #ifndef NAOS_FITS_FRAME_H
 #define NAOS_FITS_FRAME_H
 
+#include <naos/frame.h>
+
 #include "fits/container.h"
-
-struct naos_frame;
-
-/* What became of one of the two keys. */
-enum naos_frame_key_state {
-	NAOS_FRAME_KEY_RIGHT,
-	NAOS_FRAME_KEY_MISSING,  /* none was given, or the key manager does not give it to this user */
-	NAOS_FRAME_KEY_WRONG,    /* it is not the key of this frame */
-	NAOS_FRAME_KEY_TAMPERED, /* it is the right key, and what it guards was changed */
-};
-
-/* DESIGN section 2. */
-enum naos_frame_level { NAOS_FRAME_FULL, NAOS_FRAME_METADATA_ONLY, NAOS_FRAME_PIXELS_ONLY, NAOS_FRAME_DENIED };
-const char *naos_frame_level_name(enum naos_frame_level level);
 
 /* --- sealing ------------------------------------------------------------------------------------------------------------ */
 
@@ -35,7 +23,7 @@ struct naos_frame_new {
 };
 /* Writes the frame of an open FITS file to an empty file.  Not flushed; on failure the target is of no value.
  * NAOS_E_FORMAT: no FITS file, with the reason; NAOS_E_CHANGED: it changed meanwhile. */
-int naos_frame_seal(int source_fd, const char *source_name, int target_fd, const char *target_name,
+int naos_frame_seal_fd(int source_fd, const char *source_name, int target_fd, const char *target_name,
 		    const struct naos_frame_new *what,
 		    struct naos_error *err) naos_must_check;
 
@@ -51,32 +39,13 @@ struct naos_frame_source {
 
 /* Takes fd, also on failure.  Succeeds with whatever keys there are, also without any (naos_frame_level says what came of it).
  * NAOS_E_FORMAT: it is no frame of version 2; NAOS_E_INTEGRITY: its structure was changed. */
-int naos_frame_open(int fd, const char *name, const struct naos_frame_source *source, struct naos_frame **ret,
+int naos_frame_open_fd(int fd, const char *name, const struct naos_frame_source *source, struct naos_frame **ret,
 		    struct naos_error *err) naos_must_check;
-struct naos_frame *naos_frame_close(struct naos_frame *frame);
-
 const struct naos_frame_manifest *naos_frame_manifest(const struct naos_frame *frame);
-enum naos_frame_level naos_frame_level(const struct naos_frame *frame);
-enum naos_frame_key_state naos_frame_key_state(const struct naos_frame *frame, enum naos_frame_part part);
-/* The sentence of a key that is not right; empty if it is. */
-const char *naos_frame_key_reason(const struct naos_frame *frame, enum naos_frame_part part);
 /* The wrapped key as it stands in the frame; false if there is none. */
 bool naos_frame_blob(const struct naos_frame *frame, enum naos_frame_part part, struct naos_blob *ret);
 
 /* --- the FITS file that a level gives ---------------------------------------------------------------------------------- */
-
-/* Its bytes; at level DENIED there are none. */
-uint64_t naos_frame_result_bytes(const struct naos_frame *frame);
-/* Reads from it at any place: only the segments that are needed are read and decrypted.  Fewer bytes only at its end.
- * NAOS_E_INTEGRITY: a segment was changed; the buffer is zeroed. */
-int naos_frame_read_at(struct naos_frame *frame, void *buffer, size_t bytes, uint64_t offset, size_t *ret_bytes,
-		       struct naos_error *err) naos_must_check;
-/* A unit of it: where its header and its data lie in the result. */
-struct naos_frame_place {
-	uint64_t header_offset, header_bytes, data_offset, data_bytes;
-};
-size_t naos_frame_units(const struct naos_frame *frame);
-void naos_frame_unit(const struct naos_frame *frame, size_t index, struct naos_frame_place *ret);
 
 /* Writes all of it to a file, by `jobs` threads.  NAOS_E_INTEGRITY: the data was changed; the caller may lower the level to
  * METADATA_ONLY (naos_frame_suppress_data) and write again. */
@@ -84,6 +53,10 @@ int naos_frame_copy(struct naos_frame *frame, int target_fd, const char *target_
 		    void (*progress)(void *context, uint64_t bytes), void *context, struct naos_error *err) naos_must_check;
 /* Checks every segment that the keys at hand open, and the zeros of the container. */
 int naos_frame_verify(struct naos_frame *frame, struct naos_error *err) naos_must_check;
+/* The error of a frame that neither key opens: the most serious of what the two keys met (changed, wrong, missing). */
+int naos_frame_refuse(const struct naos_frame *frame, struct naos_error *err);
+/* The code of the same, for a frame of any level; 0 if both keys are right. */
+int naos_frame_worst(const struct naos_frame *frame);
 /* The data was found to be changed: from now on the frame is as if its key were tampered with. */
 int naos_frame_suppress_data(struct naos_frame *frame, struct naos_error *err) naos_must_check;
 

@@ -3,6 +3,8 @@
 #ifndef NAOS_FITS_MANIFEST_H
 #define NAOS_FITS_MANIFEST_H
 
+#include <naos/frame.h>
+
 #include "base/cursor.h"
 #include "base/errors.h"
 #include "base/uuid.h"
@@ -18,8 +20,6 @@
 #define NAOS_FRAME_SEGMENT_BYTES ((uint32_t)4 << 20)     /* where nothing else is asked for */
 #define NAOS_FRAME_MAX_BYTES ((uint64_t)1 << 50)         /* of the FITS file */
 #define NAOS_FRAME_MAX_HEADER_BYTES ((uint64_t)256 << 20) /* of all headers of a file: they are held in memory */
-
-enum naos_frame_part { NAOS_FRAME_HEADER = 1, NAOS_FRAME_DATA = 2 };
 
 /* One header-data unit, or what follows the last one (without a header and cards). */
 struct naos_frame_hdu {

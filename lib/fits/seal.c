@@ -210,7 +210,7 @@ static int unchanged(int fd, const char *name, const struct stat *before, struct
 	return same ? 0 : naos_error_set(err, NAOS_E_CHANGED, "%s changed while it was sealed", name);
 }
 
-int naos_frame_seal(int source_fd, const char *source_name, int target_fd, const char *target_name,
+int naos_frame_seal_fd(int source_fd, const char *source_name, int target_fd, const char *target_name,
 		    const struct naos_frame_new *what,
 		    struct naos_error *err)
 {

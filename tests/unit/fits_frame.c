@@ -144,7 +144,7 @@ static struct bytes seal(struct bytes plain)
 	};
 	assert_ok(naos_uuid_random(&what.frame_id, &err), &err);
 	int source = file_of(plain), target = memfd_create("sealed", MFD_CLOEXEC);
-	assert_ok(naos_frame_seal(source, "plain.fits", target, "sealed.fits", &what, &err), &err);
+	assert_ok(naos_frame_seal_fd(source, "plain.fits", target, "sealed.fits", &what, &err), &err);
 	struct bytes sealed = content_of(target);
 	(void)close(source);
 	(void)close(target);
@@ -154,7 +154,7 @@ static struct bytes seal(struct bytes plain)
 static int open_frame(struct bytes sealed, const struct keyring *ring, struct naos_frame **ret)
 {
 	const struct naos_frame_source source = { .key = give, .context = (void *)(uintptr_t)ring };
-	return naos_frame_open(file_of(sealed), "sealed.fits", &source, ret, &err);
+	return naos_frame_open_fd(file_of(sealed), "sealed.fits", &source, ret, &err);
 }
 
 static struct bytes result_of(struct naos_frame *frame)
@@ -299,7 +299,7 @@ static void test_what_is_no_fits_is_refused_with_a_reason(void **state)
 	for (unsigned i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		int source = file_of((struct bytes){ .data = (uint8_t *)(uintptr_t)texts[i], .count = strlen(texts[i]) });
 		int target = memfd_create("sealed", MFD_CLOEXEC);
-		int rc = naos_frame_seal(source, "odd.fits", target, "sealed.fits", &what, &err);
+		int rc = naos_frame_seal_fd(source, "odd.fits", target, "sealed.fits", &what, &err);
 		assert_true(rc == NAOS_E_FORMAT || rc == NAOS_E_UNSUPPORTED);
 		assert_non_null(strstr(err.message, "odd.fits"));
 		(void)close(source);
@@ -312,7 +312,7 @@ static void test_the_same_key_for_both_parts_is_refused(void **state)
 	const struct naos_frame_new what = { .algorithm = NAOS_AES_256_GCM, .keys = { right[0], right[0] } };
 	struct bytes plain = make_fits(2, 2);
 	int source = file_of(plain), target = memfd_create("sealed", MFD_CLOEXEC);
-	assert_code(naos_frame_seal(source, "a.fits", target, "b.fits", &what, &err), NAOS_E_USAGE);
+	assert_code(naos_frame_seal_fd(source, "a.fits", target, "b.fits", &what, &err), NAOS_E_USAGE);
 	(void)close(source);
 	(void)close(target);
 	free(plain.data);

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package on a real image: levels, lazy reading, cut-outs, exceptions."""
+import os
+import subprocess
+
+import pytest
+
+import conftest
+
+IMAGE = "/usr/share/python-drizzle/test_data/j8bt06nyq_flt.fits"
+SCRIPT = r'''
+import sys, os, hashlib
+import numpy as np
+from astropy.io import fits
+import naos
+image, directory = sys.argv[1:3]
+path = lambda name: os.path.join(directory, name)
+header, data = bytes(range(16)), "f0e0d0c0b0a090807060504030201000"
+naos.seal(image, path("s.fits"), header_key=header, data_key=data, segment_bytes=65536)
+try:
+    naos.seal(image, path("s.fits"), header_key=header, data_key=data)
+    raise SystemExit("an existing file was replaced")
+except naos.SystemFailure as error:
+    assert error.name == "NAOS_E_EXISTS" and error.remedy
+original = fits.open(image)
+with naos.open(path("s.fits"), header, data, key_manager=False) as hdus:
+    assert len(hdus) == len(original)
+    for ours, theirs in zip(hdus, original):
+        assert repr(ours.header) == repr(theirs.header)
+        assert ours.data is None and theirs.data is None or np.array_equal(ours.data, theirs.data)
+with naos.Frame(path("s.fits"), header, data, key_manager=False) as frame:
+    assert frame.level == "full" and frame.keys == ("right", "right") and frame.reasons == ("", "")
+    assert frame.read(0, frame.size + 100) == open(image, "rb").read()
+    part = frame.cutout("[11:20,1:5]", unit=1)
+    assert np.array_equal(part[0].data, original[1].data[0:5, 10:20])
+    for wrong in ("nonsense", "[0:1,1:1]", "[1:100000,1:1]"):
+        try:
+            frame.cutout(wrong, unit=1)
+            raise SystemExit("a wrong section was cut out")
+        except naos.UsageError:
+            pass
+with naos.open(path("s.fits"), data_key=data, key_manager=False) as pixels:
+    assert pixels.frame.level == "pixels-only" and "OBJECT" not in pixels[0].header
+    assert np.array_equal(pixels[1].data, original[1].data)
+with naos.open(path("s.fits"), header_key=header, key_manager=False) as metadata:
+    assert metadata.frame.level == "metadata-only" and not metadata[1].data.any()
+for keys, wanted in (((None, None), naos.DeniedError), ((data, header), naos.IntegrityError)):
+    try:
+        naos.open(path("s.fits"), *keys, key_manager=False)
+        raise SystemExit("a frame was opened without its keys")
+    except wanted:
+        pass
+try:
+    naos.Frame(image, header, data, key_manager=False)
+    raise SystemExit("a plain file was opened as a frame")
+except naos.IntegrityError as error:
+    assert error.name == "NAOS_E_FORMAT"
+print("all is well")
+'''
+
+
+def test_frames_from_python(tmp_path):
+    if not os.path.exists(IMAGE):
+        pytest.skip("python-drizzle-testdata has the image")
+    pytest.importorskip("astropy", reason="python3-astropy is not installed")
+    env = dict(os.environ, PYTHONPATH=str(conftest.SOURCE / "python"), NAOS_LIBRARY=str(conftest.BUILD / "libnaos.so.0"),
+               NAOS_CONFIG=os.devnull)
+    if os.environ.get("NAOS_SANITIZE", "none") != "none":  # its run time must be there before Python's own memory
+        runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
+        env.update(LD_PRELOAD=runtime, ASAN_OPTIONS="detect_leaks=0")
+    done = subprocess.run(["/usr/bin/python3", "-c", SCRIPT, IMAGE, str(tmp_path)], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "all is well" in done.stdout, done.stdout + done.stderr
