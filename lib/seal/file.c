@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 /* --- what needs no key ------------------------------------------------------------------------------------------------ */
 
@@ -223,21 +224,12 @@ static int become_writer(struct naos_sealed_file *file, struct naos_error *err)
 	return rc;
 }
 
-/* A lock on the whole file finds its size when no change is half done. */
-static int nothing(struct naos_sealed_file *file, void *context, struct naos_error *err)
-{
-	return 0;
-}
-
-static int open_file(struct naos_sealed_file *file, const struct naos_fek_source *source, struct naos_error *err)
+/* Page 0, the keys that it gives, and its state. */
+static int open_first_page(struct naos_sealed_file *file, const struct naos_fek_source *source, uint8_t page[static NAOS_CHUNK_BYTES],
+			   struct naos_error *err)
 {
 	struct naos_sealed_info info = { .physical_bytes = 0 };
-	uint8_t page[NAOS_CHUNK_BYTES];
-	/* a LOCAL writer takes its lock first: what it reads then stays so */
-	int rc = file->mode != NAOS_SEALED_LOCAL ? 0 :
-		 file->store->ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_EXCLUSIVE, false, err);
-	if (rc == 0)
-		rc = probe_page(file->store, page, &info, err);
+	int rc = probe_page(file->store, page, &info, err);
 	if (rc != 0)
 		return rc; /* names the file already */
 	memcpy(file->header_raw, page, sizeof(file->header_raw));
@@ -251,16 +243,53 @@ static int open_file(struct naos_sealed_file *file, const struct naos_fek_source
 		rc = find_fek(file, source, &info, err);
 	if (rc != 0)
 		return naos_error_prefix(err, rc, "%s", file->store->name);
-	rc = naos_file_take_state(file, page, sizeof(page), err);
+	rc = naos_file_take_state(file, page, NAOS_CHUNK_BYTES, err);
 	if (rc == NAOS_E_INTEGRITY && file->mode != NAOS_SEALED_LOCAL) /* beside a writer half a slot may have been read */
 		rc = naos_file_read_state(file, err);
 	if (rc != 0)
 		return rc;
+	rc = check_slots(file, &info, source->tolerate_damaged_slots, err);
+	return rc ? naos_error_prefix(err, rc, "%s", file->store->name) : 0;
+}
+
+/* Beside a change of the wrapped key a slot may be read half written, or slots of before with a state of after: damage is what looks
+ * the same after a pause. */
+static int open_settled_page(struct naos_sealed_file *file, const struct naos_fek_source *source, uint8_t page[static NAOS_CHUNK_BYTES],
+			     struct naos_error *err)
+{
+	uint8_t before[NAOS_CHUNK_BYTES];
+	for (unsigned attempt = 0;; attempt++) {
+		const struct timespec pause = { .tv_nsec = (attempt + 1) * 500000 };
+		int rc = open_first_page(file, source, page, err);
+		bool same = attempt > 0 && memcmp(page, before, sizeof(before)) == 0;
+		if (!is_damage(rc) || file->mode == NAOS_SEALED_LOCAL || same || attempt == NAOS_FOLLOW_ATTEMPTS)
+			return rc;
+		memcpy(before, page, sizeof(before));
+		file->keys = naos_file_keys_free(file->keys);
+		file->fek = naos_secret_free(file->fek);
+		memset(file->slots, 0, sizeof(file->slots));
+		(void)nanosleep(&pause, NULL);
+	}
+}
+
+/* A lock on the whole file finds its size when no change is half done. */
+static int nothing(struct naos_sealed_file *file, void *context, struct naos_error *err)
+{
+	return 0;
+}
+
+static int open_file(struct naos_sealed_file *file, const struct naos_fek_source *source, struct naos_error *err)
+{
+	uint8_t page[NAOS_CHUNK_BYTES] = { 0 };
+	/* a LOCAL writer takes its lock first: what it reads then stays so */
+	int rc = file->mode != NAOS_SEALED_LOCAL ? 0 :
+		 file->store->ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1, NAOS_LOCK_EXCLUSIVE, false, err);
+	if (rc == 0)
+		rc = open_settled_page(file, source, page, err);
+	if (rc != 0)
+		return rc;
 	if (file->mode == NAOS_SEALED_LOCAL)
 		naos_file_seed_view(file, page);
-	rc = check_slots(file, &info, source->tolerate_damaged_slots, err);
-	if (rc != 0)
-		return naos_error_prefix(err, rc, "%s", file->store->name);
 	file->epoch = file->state.epoch;
 	file->maybe_sparse = !file->state.clean || file->state.sparse;
 	if (file->mode != NAOS_SEALED_READ)

@@ -177,6 +177,75 @@ static bool wait_for(pid_t pid, const char *who)
 	return false;
 }
 
+/* --- two that append ----------------------------------------------------------------------------------------------------- */
+
+enum { RECORDS = 150, RECORD_MOST = 700 };
+
+/* Where each record of each writer went. */
+struct appended {
+	uint64_t offsets[2][RECORDS];
+};
+
+static size_t record_bytes(unsigned self, unsigned number)
+{
+	return 1 + (number * 7919u + self * 104729u) % RECORD_MOST;
+}
+
+static void appender(struct appended *appended, unsigned self)
+{
+	struct test_key key;
+	struct naos_error err;
+	uint8_t data[RECORD_MOST];
+	fail_at("appender %u", self);
+	test_key_make(&key, 5, 1);
+	struct naos_sealed_file *file = open_file(&key, NAOS_SEALED_SHARED);
+	for (unsigned i = 0; i < RECORDS; i++) {
+		memset(data, (int)(1 + self * 100 + i % 100), sizeof(data));
+		if (naos_sealed_file_append(file, data, record_bytes(self, i), &appended->offsets[self][i], &err) != 0)
+			violation("%s", err.message);
+	}
+	if (naos_sealed_file_close(file, true, &err) != 0)
+		violation("%s", err.message);
+	_Exit(0);
+}
+
+static void two_append(struct appended *appended)
+{
+	struct test_key key;
+	struct naos_error err;
+	pid_t pids[2];
+	size_t total = 0, got;
+	uint8_t data[RECORD_MOST];
+	test_key_make(&key, 5, 1);
+	create_file(&key);
+	for (unsigned i = 0; i < 2; i++) {
+		pids[i] = fork();
+		if (pids[i] < 0)
+			violation("fork");
+		if (pids[i] == 0)
+			appender(appended, i);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		(void)wait_for(pids[i], "an appender");
+	struct naos_sealed_file *file = open_file(&key, NAOS_SEALED_READ);
+	for (unsigned self = 0; self < 2; self++)
+		for (unsigned i = 0; i < RECORDS; i++) {
+			size_t bytes = record_bytes(self, i);
+			if (naos_sealed_file_read(file, data, bytes, appended->offsets[self][i], &got, &err) != 0)
+				violation("reading what was appended: %s", err.message);
+			for (size_t at = 0; at < bytes; at++)
+				if (got != bytes || data[at] != 1 + self * 100 + i % 100)
+					violation("record %u of appender %u is not whole", i, self);
+			total += bytes;
+		}
+	if (naos_sealed_file_size(file) != total)
+		violation("%zu bytes were appended, the file has %llu", total, (unsigned long long)naos_sealed_file_size(file));
+	if (naos_sealed_file_close(file, false, &err) != 0)
+		violation("%s", err.message);
+	(void)naos_secret_free(key.fek);
+	printf("two processes appended %u records each: all are whole\n", (unsigned)RECORDS);
+}
+
 int main(int argc, char **argv)
 {
 	unsigned rounds = 100, kills = 0;
@@ -193,6 +262,10 @@ int main(int argc, char **argv)
 		violation("no memory");
 	const char *directory = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
 	(void)snprintf(path, sizeof(path), "%s/naos-crash-%d", directory, (int)getpid());
+	struct appended *appended = mmap(NULL, sizeof(*appended), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (appended == MAP_FAILED)
+		violation("no memory");
+	two_append(appended);
 	for (unsigned round = 0; round < rounds; round++) {
 		if (round % 20 == 0) {
 			struct test_key key;

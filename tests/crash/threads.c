@@ -98,8 +98,10 @@ static void *writer(void *argument)
 			rc = naos_sealed_file_write(file, data, (size_t)count * NAOS_CHUNK_BYTES, first * NAOS_CHUNK_BYTES, &err);
 		else if (dice < 16)
 			rc = naos_sealed_file_punch(file, first * NAOS_CHUNK_BYTES, count * NAOS_CHUNK_BYTES, &err);
-		else if (dice < 18)
+		else if (dice < 17)
 			rc = naos_sealed_file_flush(file, &err);
+		else if (dice < 18)
+			rc = naos_sealed_file_settle(file, &err);
 		else
 			rc = naos_sealed_file_truncate(file, (first + count) * NAOS_CHUNK_BYTES, &err);
 		if (rc != 0)
@@ -124,6 +126,8 @@ int main(int argc, char **argv)
 	what.blob = &key.blob;
 	if (naos_sealed_file_create(store_of(O_RDWR | O_CREAT), &what, &file, &err) != 0)
 		violation("cannot create: %s", err.message);
+	if (naos_sealed_file_gather(file, 16 * NAOS_CHUNK_BYTES, &err) != 0)
+		violation("gathering: %s", err.message);
 	for (uintptr_t i = 0; i < NAOS_ARRAY_LENGTH(kinds); i++)
 		if (pthread_create(&threads[i], NULL, kinds[i], (void *)(i + 1)) != 0)
 			violation("no thread");

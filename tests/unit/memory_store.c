@@ -20,6 +20,10 @@ static int memory_read(struct naos_store *store, void *buffer, size_t bytes, uin
 	got = got < bytes ? got : bytes;
 	if (got)
 		memcpy(buffer, file->data + offset, got);
+	if (file->torn_reads && file->torn_offset >= offset && file->torn_offset < offset + got) {
+		((uint8_t *)buffer)[file->torn_offset - offset] ^= 1;
+		file->torn_reads--;
+	}
 	*ret_bytes = got;
 	return 0;
 }

@@ -16,6 +16,8 @@ struct memory_file {
 	bool fail_flush;
 	uint64_t reserved_from, reserved_to; /* the last range whose blocks were asked for */
 	bool fail_reserve;
+	size_t torn_offset; /* a byte that the next torn_reads reads of it see changed, as beside a writer */
+	unsigned torn_reads;
 	size_t limit; /* > 0: the file does not grow beyond it (NAOS_E_NOSPACE) */
 };
 

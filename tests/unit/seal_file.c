@@ -217,6 +217,30 @@ static void a_rewrapped_key_replaces_the_old_one(void **state)
 	naos_secret_free(new.fek);
 }
 
+/* Slots of the wrapped key, state slots: each byte may be read half written once, but not for ever. */
+static void a_reader_beside_a_rewrap_looks_again(void **state)
+{
+	struct memory_file memory = { 0 };
+	struct test_key key;
+	struct naos_sealed_file *file;
+	test_key_make(&key, 3, 1);
+	make_small(&memory, &key);
+	for (size_t at = NAOS_STATE_OFFSET; at < NAOS_FEK_OFFSET + 2 * NAOS_FEK_SLOT_BYTES; at += 64) {
+		memory.torn_offset = at;
+		memory.torn_reads = 1;
+		assert_ok(test_open(&memory, &key, NAOS_SEALED_READ, &file, &err), &err);
+		assert_int_equal(memory.torn_reads, 0);
+		assert_ok(naos_sealed_file_close(file, false, &err), &err);
+		memory.torn_reads = 1;
+		assert_int_not_equal(test_open(&memory, &key, NAOS_SEALED_LOCAL, &file, &err), 0); /* nobody else writes */
+		memory.torn_reads = 1000;
+		assert_int_not_equal(test_open(&memory, &key, NAOS_SEALED_READ, &file, &err), 0);
+		memory.torn_reads = 0;
+	}
+	memory_file_free(&memory);
+	naos_secret_free(key.fek);
+}
+
 static void failures_below_are_reported_and_nothing_is_acknowledged_on_top(void **state)
 {
 	struct test_key key;
@@ -264,6 +288,7 @@ int main(void)
 		cmocka_unit_test(behaves_as_a_plain_file),
 		cmocka_unit_test(huge_sparse_files_are_cheap),
 		cmocka_unit_test(a_rewrapped_key_replaces_the_old_one),
+		cmocka_unit_test(a_reader_beside_a_rewrap_looks_again),
 		cmocka_unit_test(failures_below_are_reported_and_nothing_is_acknowledged_on_top),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
