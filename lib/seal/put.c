@@ -185,7 +185,7 @@ static int materialise(struct naos_sealed_file *file, uint64_t group, struct nao
 static bool is_mine(const struct naos_sealed_file *file, uint64_t chunk, const struct naos_entry *entry)
 {
 	const struct naos_seen_row *row = naos_seen_find(&file->seen, chunk);
-	return row && naos_entry_equal(&row->entry, entry);
+	return row && naos_seen_is(row, entry);
 }
 
 /* Rule 2: sealed, or covered by a flush of ours. */
@@ -193,7 +193,7 @@ static bool is_durable(const struct naos_sealed_file *file, uint64_t chunk, cons
 {
 	const struct naos_seen_row *row = naos_seen_find(&file->seen, chunk);
 	return entry->epoch <= file->sealed_epoch ||
-	       (row && naos_seen_durable(&file->seen, row) && naos_entry_equal(&row->entry, entry));
+	       (row && naos_seen_durable(&file->seen, row) && naos_seen_is(row, entry));
 }
 
 /* Rule 4: the newest version is not durable, and the other slot must not be lost. */

@@ -47,7 +47,9 @@ bool naos_seen_put(struct naos_seen *seen, uint64_t chunk, const struct naos_ent
 	}
 	struct naos_seen_row *row = lookup(seen, chunk);
 	seen->used += row->stamp == 0;
-	*row = (struct naos_seen_row){ .chunk = chunk, .stamp = seen->flushes, .entry = *entry };
+	row->chunk = chunk;
+	row->stamp = seen->flushes;
+	memcpy(row->nonce, entry->nonce, sizeof(row->nonce));
 	return kept;
 }
 

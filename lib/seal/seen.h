@@ -4,6 +4,8 @@
 #ifndef NAOS_SEAL_SEEN_H
 #define NAOS_SEAL_SEEN_H
 
+#include <string.h>
+
 #include "seal/tagsector.h"
 
 #define NAOS_SEEN_MAX ((size_t)1 << 18)
@@ -11,7 +13,7 @@
 struct naos_seen_row {
 	uint64_t chunk;
 	uint64_t stamp; /* flushes begun when it was entered; 0: free row */
-	struct naos_entry entry;
+	uint8_t nonce[NAOS_GCM_NONCE_BYTES]; /* of the version: no two are alike, and tags are authentic */
 };
 
 struct naos_seen {
@@ -19,6 +21,12 @@ struct naos_seen {
 	size_t room, used;
 	uint64_t flushes; /* begun so far + 1 */
 };
+
+/* Whether a row stands for exactly this version. */
+static inline bool naos_seen_is(const struct naos_seen_row *row, const struct naos_entry *entry)
+{
+	return memcmp(row->nonce, entry->nonce, sizeof(row->nonce)) == 0;
+}
 
 /* Enters or replaces.  False if everything else was dropped for it (the table is full, or memory is short). */
 bool naos_seen_put(struct naos_seen *seen, uint64_t chunk, const struct naos_entry *entry);

@@ -106,7 +106,7 @@ int naos_file_give_back(struct naos_sealed_file *file, struct naos_error *err)
 		if (rc != 0)
 			return rc;
 		naos_entry_sort(naos_sector_pair(sector, row->chunk), &newer, &older);
-		if (newer && naos_entry_equal(newer, &row->entry))
+		if (newer && naos_seen_is(row, newer))
 			rc = file->store->ops->deallocate(file->store, naos_layout_data_offset(row->chunk),
 							  naos_chunk_room(row->chunk, file->size), err);
 		if (rc != 0)
