@@ -89,8 +89,7 @@ __attribute__((format(printf, 2, 3), noreturn)) static void fail(const struct fi
 /* A failed call: expected while the daemon is being killed. */
 static bool down(const struct file *file, const char *what)
 {
-	if (!crashing || (errno != ENOTCONN && errno != ECONNABORTED && errno != EIO && errno != ENODEV && errno != EINTR &&
-			  errno != ECANCELED))
+	if (!crashing || !strstr("ENOTCONN ECONNABORTED ECANCELED EIO ENODEV EINTR", strerrorname_np(errno)))
 		fail(file, "%s failed", what);
 	return crashed = true;
 }
