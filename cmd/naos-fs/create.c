@@ -85,6 +85,8 @@ static int adopt(struct naos_fs *fs, struct naos_sealed_file *file, int fd, stru
 	rc = content_adopt(fs, ret->inode, file, fd, &ret->content, err);
 	if (rc != 0)
 		inode_put(fs, ret->inode, 1);
+	else
+		ret->inode->no_capability = !fs->shared;
 	ret->status.st_size = 0;
 	return rc;
 }

@@ -12,7 +12,7 @@
 #include "transport_inside.h"
 
 #define THREADS_FIRST 2u /* of a queue, at the beginning */
-#define THREADS_MOST 16u
+#define THREADS_MOST 32u
 #define PAGE_BYTES 4096u
 
 /* In later versions of <linux/fuse.h> than Debian 12 has. */

@@ -9,6 +9,7 @@
 #include "transport.h"
 
 #define OWN_ATTRIBUTES "user.naos." /* the wrapped key, and what administration notes with a file */
+#define CAPABILITY "security.capability"
 
 /* The file itself, by way of /proc/self/fd: an O_PATH descriptor can't be used for attributes. */
 struct path {
@@ -54,8 +55,10 @@ void fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 	int rc = is_own(name) ? EPERM : 0;
 	if (rc == 0) {
 		/* a later write, and sealing writes, would take capabilities away again */
-		if (strcmp(name, "security.capability") == 0)
+		if (strcmp(name, CAPABILITY) == 0) {
+			inode->no_capability = false;
 			content_seal_now(fs, inode);
+		}
 		content_begin_status(inode); /* an ACL changes the mode */
 		rc = setxattr(path_of(inode).text, name, value, bytes, flags) == 0 ? 0 : errno;
 		if (rc == 0 && strcmp(name, "system.posix_acl_access") == 0)
@@ -89,7 +92,8 @@ void fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t room)
 	struct inode *inode = inode_of(fs_of(req), ino);
 	size_t space;
 	uint8_t *buffer = transport_buffer(&space);
-	if (is_own(name)) {
+	/* the kernel asks for capabilities before the first write to each new file */
+	if (is_own(name) || (inode->no_capability && strcmp(name, CAPABILITY) == 0)) {
 		(void)fuse_reply_err(req, ENODATA);
 		return;
 	}

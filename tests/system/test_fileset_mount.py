@@ -154,6 +154,21 @@ def test_a_file_that_was_being_made_at_a_kill_does_not_exist(mount):
     assert "event=removed" in mount.log.read_text()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file capabilities")
+def test_a_file_made_here_can_be_given_capabilities(mount):
+    path = mount.path / "a"
+    path.write_bytes(b"x" * 5000)
+    with pytest.raises(OSError):
+        os.getxattr(path, "security.capability")
+    value = bytes.fromhex("01000002" + "00040000" + "00000000" * 3)  # cap_net_bind_service=ep
+    os.setxattr(path, "security.capability", value)
+    assert os.getxattr(path, "security.capability") == value
+    with open(path, "ab") as file:
+        file.write(b"y")
+    with pytest.raises(OSError):  # as on any file system, a write takes them away
+        os.getxattr(path, "security.capability")
+
+
 def test_the_second_local_mount_is_refused(mount, tmp_path):
     other = mount.second()
     with pytest.raises(AssertionError, match="mounted already"):
