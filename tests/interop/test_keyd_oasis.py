@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OASIS test cases of KMIP 1.0 to 1.4 on a live key manager.
+"""The OASIS test cases of KMIP 1.0 to 1.4 on a live naos-keyd, over TLS.
 
 oasis.txt lists every case: passed, or where it ends and what the key manager says there.  The list is made by this test
 (NAOS_UPDATE=1 writes it) and compared with what happens.
@@ -12,9 +12,10 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import keyd  # noqa: E402
 import oasis_replay as replay  # noqa: E402
+import pki as certificates  # noqa: E402
 import softhsm  # noqa: E402
+from keyd_server import Keyd  # noqa: E402
 
 LIST = pathlib.Path(__file__).parent / "oasis.txt"
 HEAD = """# What naos-keyd does with the OASIS test cases of KMIP 1.0 to 1.4.
@@ -26,19 +27,22 @@ HEAD = """# What naos-keyd does with the OASIS test cases of KMIP 1.0 to 1.4.
 # TC-SENSITIVE: it wants a wrapped value as a byte string under No Encoding; the TC-WRAP cases and PyKMIP have the structure.
 # TC-WRAP: wrapped keys are given out (Get), not taken (Register): the server could not check what it keeps.
 """
-ROLES = {"tester": {"identities": "tester", "operations": "all", "keys": "own", "class": "exportable"}}
+ROLES = {"tester": {"identities": "naos://test/*", "operations": "all", "keys": "own", "class": "exportable"}}
 MUST_PASS = ("SKLC", "SKFF", "CS-BC", "CS-BC-M-GCM", "AX", "CS-RNG", "OMOS", "TL", "SASED")
 
 
 def run_all(shared, tmp_path):
     token = softhsm.SoftToken(tmp_path / "hsm")
+    pki = certificates.Pki(tmp_path / "pki")
+    tester = pki.client("tester", uri="naos://test/tester")
     for version in ("v1.2", "v1.4", "v1.4-tc"):
         cases = sorted((shared / f"data/kmip/oasis-{version}").glob("*.xml"), key=replay.order)
         for family, paths in itertools.groupby(cases, replay.family):
             settings = {"token-store": tmp_path / "token.db"}
-            with keyd.KeyManager(tmp_path / f"{version}-{family}", token, roles=ROLES, settings=settings) as manager:
+            with Keyd(tmp_path / f"{version}-{family}", token, pki, roles=ROLES, settings=settings) as manager:
                 for path in paths:
-                    problems = replay.Case(path, manager.raw).run()
+                    with manager.client(tester) as client:
+                        problems = replay.Case(path, client.raw).run()
                     yield version, path.stem, problems[0] if problems else "passed"
 
 

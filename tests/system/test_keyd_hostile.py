@@ -15,6 +15,7 @@ from softhsm import MISSING, SoftToken
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 SANITIZED = os.environ.get("NAOS_SANITIZE", "none") != "none"
+IDLE = 300 if SANITIZED else 1000
 HUGE = bytes.fromhex("420078017ffffff8")
 
 
@@ -132,7 +133,7 @@ def test_a_client_that_does_not_take_its_answers_is_ended(keyd, good):
 def test_idle_connections_cost_little_and_memory_stays_flat(keyd, good):
     """Thousands of idle clients, and what hostile ones send again and again, leave the memory where it was."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    count = 300 if SANITIZED else 1000
+    count = IDLE
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4 * count), hard))
     context = keyd.context(keyd.mallory)
     idle = []
