@@ -117,3 +117,8 @@ def test_io_uring_that_is_not_there_is_named(tmp_path):
 def test_an_unknown_transport_is_refused(tmp_path):
     with pytest.raises(AssertionError, match="it is auto, dev or uring"):
         fileset_mount.Mount(tmp_path, options="transport=smoke").start()
+
+
+def test_io_uring_is_for_one_node(tmp_path):
+    with pytest.raises(AssertionError, match="for mode = local only"):
+        fileset_mount.Mount(tmp_path, mode="shared", options="transport=uring").start()
