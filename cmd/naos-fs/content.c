@@ -209,6 +209,10 @@ int content_open(struct naos_fs *fs, struct inode *inode, bool write, struct con
 	struct content *content = inode->content && (write || !fs->shared || !inode->reader) ? inode->content : NULL;
 	if (!content && !write)
 		content = inode->reader;
+	if (content && content->handles == 0 && !content->busy && naos_sealed_file_failed(content->file)) {
+		fs->contents->idle--; /* a flush of it failed: who closed it and opens it again starts afresh */
+		(void)!let_go(fs, naos_steal(content), false, NULL);
+	}
 	if (content) {
 		if (content->handles++ == 0)
 			fs->contents->idle--;

@@ -79,6 +79,8 @@ uint64_t naos_sealed_file_size(struct naos_sealed_file *file);
 int naos_sealed_file_refresh(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 const struct naos_sealed_header *naos_sealed_file_header(const struct naos_sealed_file *file);
 bool naos_sealed_file_recovered(const struct naos_sealed_file *file);
+/* True after a flush failed: nothing is written any more, for nobody knows what the kernel dropped.  A new opening starts afresh. */
+bool naos_sealed_file_failed(struct naos_sealed_file *file);
 bool naos_sealed_file_clean(struct naos_sealed_file *file);
 /* False: no hole of a whole group; there may still be short ones. */
 bool naos_sealed_file_sparse(const struct naos_sealed_file *file);

@@ -203,3 +203,11 @@ int naos_sealed_file_refresh(struct naos_sealed_file *file, struct naos_error *e
 	(void)pthread_rwlock_unlock(&file->lock);
 	return rc;
 }
+
+bool naos_sealed_file_failed(struct naos_sealed_file *file)
+{
+	(void)pthread_rwlock_rdlock(&file->lock);
+	bool failed = file->failed != 0;
+	(void)pthread_rwlock_unlock(&file->lock);
+	return failed;
+}

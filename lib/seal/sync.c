@@ -42,7 +42,9 @@ int naos_file_settle(struct naos_sealed_file *file, struct naos_error *err)
 	}
 	file->untidy = true;
 	file->gather.failure = why;
-	return naos_error_set(err, rc, "%s", why.message);
+	if (err)
+		*err = why; /* with its errno: a quota is no full disk */
+	return rc;
 }
 
 int naos_file_settle_and_tell(struct naos_sealed_file *file, struct naos_error *err)
@@ -52,7 +54,11 @@ int naos_file_settle_and_tell(struct naos_sealed_file *file, struct naos_error *
 	if (rc == 0 && file->gather.room > KEPT_ROOM)
 		naos_gather_clear(&file->gather);
 	file->gather.failure = (struct naos_error)NAOS_ERROR_INIT;
-	return rc == 0 && before.code != 0 ? naos_error_set(err, before.code, "%s", before.message) : rc;
+	if (rc != 0 || before.code == 0)
+		return rc;
+	if (err)
+		*err = before;
+	return before.code;
 }
 
 int naos_sealed_file_gather(struct naos_sealed_file *file, size_t limit_bytes, struct naos_error *err)

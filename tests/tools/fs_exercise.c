@@ -48,7 +48,7 @@ static uint64_t seed, random_state, operation, crashes;
 static int directory;
 static uint8_t *scratch, *direct; /* MODEL_BYTES each, aligned */
 static char journal[LOG_LINES][120];
-static volatile bool crashing; /* errors are expected from now on */
+static volatile bool crashing; /* errors are expected */
 static bool crashed;           /* one came */
 static sigjmp_buf fault;
 static volatile bool guarded;
@@ -186,12 +186,10 @@ static bool read_all(const struct file *file, int fd, uint64_t *ret_size)
 
 static void check_all(const struct file *file)
 {
-	uint64_t size;
-	if (!read_all(file, file->fds[0], &size))
-		return;
-	if (size != file->model->size && !cut_short())
+	uint64_t size = 0;
+	if (read_all(file, file->fds[0], &size) && size != file->model->size && !cut_short())
 		fail(file, "%llu bytes can be read, not %llu", (unsigned long long)size, (unsigned long long)file->model->size);
-	same(file, scratch, 0, (size_t)size, "read");
+	same(file, scratch, 0, (size_t)size, "read"); /* nothing if it could not be read */
 }
 
 /* --- operations ------------------------------------------------------------------------------------------------------------ */
@@ -201,9 +199,9 @@ static const int open_flags[] = { O_RDWR, O_RDWR | O_APPEND, O_RDWR | O_DIRECT, 
 static int some(const struct file *file, bool write)
 {
 	for (;;) {
-		unsigned i = next(HANDLES);
+		int i = (int)next(HANDLES);
 		if (!write || (file->flags[i] & O_ACCMODE) != O_RDONLY)
-			return (int)i;
+			return i;
 	}
 }
 

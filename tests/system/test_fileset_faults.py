@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong below a mounted file set, and what others may not see: a full disk, errors and short calls, signals, other users."""
+import ctypes
+import errno
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+import conftest
+import fileset_mount
+import posix_rows
+from test_fileset_exercise import exercise
+
+pytestmark = pytest.mark.skipif(fileset_mount.missing() is not None, reason=str(fileset_mount.missing()))
+root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk and act as several users")
+MARK = b"plaintext that must be found nowhere below"
+
+
+@pytest.fixture
+def mount(tmp_path):
+    with fileset_mount.Mount(tmp_path) as mounted:
+        yield mounted
+
+
+def whole(mount):
+    assert '"failed":0' in mount.naos("verify", mount.below, "--json").replace(" ", "")
+
+
+# --- a full disk --------------------------------------------------------------------------------------------------------------
+
+@root_only
+def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path):
+    image, below, chance = tmp_path / "image", tmp_path / "below", random.Random(5)
+    below.mkdir()
+    with open(image, "wb") as out:
+        out.truncate(24 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, below], check=True)
+    try:
+        with fileset_mount.Mount(tmp_path) as mount:
+            fd, pieces, at = os.open(mount.path / "a", os.O_RDWR | os.O_CREAT), [], 0
+            while True:
+                piece = chance.randbytes(50000)
+                try:
+                    done = os.pwrite(fd, piece, at)
+                except OSError as full:
+                    assert full.errno == errno.ENOSPC
+                    break
+                pieces.append(piece[:done])
+                at += done
+            assert at > 10 << 20 and os.fstat(fd).st_size == at
+            os.fsync(fd)
+            everything = b"".join(pieces)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            assert os.pread(fd, at + 1000, 0)[:at] == everything[:os.fstat(fd).st_size] and os.fstat(fd).st_size == at
+            os.pwrite(fd, b"Z" * 30000, 12345)  # in place: nothing is needed for it
+            os.fsync(fd)
+            everything = everything[:12345] + b"Z" * 30000 + everything[42345:]
+            with pytest.raises(OSError) as no_room:
+                for number in range(10000):
+                    (mount.path / f"more-{number}").write_bytes(b"x" * 9000)
+            assert no_room.value.errno == errno.ENOSPC
+            mount.kill()
+            mount.start()
+            assert (mount.path / "a").read_bytes() == everything
+            os.close(fd)
+            os.truncate(mount.path / "a", 1000000)
+            (mount.path / "b").write_bytes(b"q" * 20000)
+            assert (mount.path / "b").read_bytes() == b"q" * 20000 and (mount.path / "a").read_bytes() == everything[:1000000]
+            for left in mount.path.glob("more-*"):  # deleting works always
+                left.unlink()
+            mount.stop()
+            whole(mount)
+    finally:
+        subprocess.run(["umount", "-l", below], check=False)
+
+
+# --- errors below ---------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def faulty(tmp_path):
+    """A mount with a switch: faulty.fault("s")."""
+    control = tmp_path / "control"
+    control.write_bytes(b"0")
+    mount = fileset_mount.Mount(tmp_path)
+    mount.env.update(LD_PRELOAD=str(conftest.BUILD / "tests/tools/libfs_fault.so"), FS_FAULT_CONTROL=str(control), FS_FAULT_DIRECTORY=str(mount.below),
+                     ASAN_OPTIONS="detect_leaks=0:verify_asan_link_order=0")
+
+    def fault(kind):
+        with open(control, "r+b") as out:
+            out.write(kind.encode())
+    mount.fault = fault
+    with mount:
+        yield mount
+        fault("0")
+
+
+def test_short_and_interrupted_calls_are_not_seen(faulty):
+    faulty.fault("s")
+    exercise(faulty, 7, operations=500)
+    faulty.fault("0")
+    faulty.stop()
+    del faulty.env["LD_PRELOAD"]
+    whole(faulty)
+
+
+def attempt(call, *words):
+    try:
+        call(*words)
+    except OSError as failed:
+        return failed.errno
+    return 0
+
+
+@pytest.mark.parametrize("kind, code", [("w", errno.EIO), ("q", errno.EDQUOT)])
+def test_a_write_that_fails_is_told_and_leaves_old_or_new(faulty, kind, code):
+    fd, other = (os.open(faulty.path / name, os.O_RDWR | os.O_CREAT) for name in "ab")
+    os.write(fd, b"1" * 40000), os.write(other, b"other" * 1000)
+    os.fsync(fd), os.fsync(other)
+    faulty.fault(kind)
+    told = [attempt(os.pwrite, fd, b"2" * 20000, 5000), attempt(os.pwrite, fd, b"3" * 20000, 40000), attempt(os.fsync, fd)]
+    assert code in told and set(told) <= {0, code}
+    assert attempt(os.pwrite, other, b"n", 1 << 20) == code, "new data can't be refused later"
+    faulty.fault("0")
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    content = os.pread(fd, 100000, 0)
+    chunks = [content[at:at + 4096] for at in range(0, 40000 - 4096, 4096)]
+    old = b"1" * 40000
+    new = old[:5000] + b"2" * 20000 + old[25000:]
+    assert all(chunk in (old[i * 4096:(i + 1) * 4096], new[i * 4096:(i + 1) * 4096]) for i, chunk in enumerate(chunks))
+    assert os.pread(other, 5000, 0) == b"other" * 1000
+    os.pwrite(fd, new, 0)
+    os.fsync(fd)
+    faulty.kill()
+    faulty.start()
+    assert (faulty.path / "a").read_bytes()[:40000] == new
+    os.close(fd), os.close(other)
+
+
+def test_a_read_that_fails_is_an_error_once(faulty):
+    (faulty.path / "a").write_bytes(b"x" * 100000)
+    faulty.stop()
+    faulty.start()
+    fd = os.open(faulty.path / "a", os.O_RDONLY)
+    faulty.fault("r")
+    assert attempt(os.pread, fd, 4096, 8192) == errno.EIO
+    assert attempt(os.stat, faulty.path / "a") == 0
+    faulty.fault("0")
+    assert os.pread(fd, 200000, 0) == b"x" * 100000
+    os.close(fd)
+    assert "Input/output error" in faulty.log.read_text()
+
+
+def test_a_flush_that_fails_is_told(faulty):
+    fd = os.open(faulty.path / "a", os.O_RDWR | os.O_CREAT)
+    os.write(fd, b"x" * 100000)
+    faulty.fault("f")
+    assert attempt(os.fsync, fd) == errno.EIO
+    faulty.fault("0")
+    assert attempt(os.fsync, fd) == errno.EIO, "nobody knows what the kernel dropped"
+    os.close(fd)
+    fd = os.open(faulty.path / "a", os.O_RDWR)
+    os.pwrite(fd, b"y" * 100000, 0)
+    os.fsync(fd)
+    faulty.kill()
+    faulty.start()
+    assert (faulty.path / "a").read_bytes() == b"y" * 100000
+    os.close(fd)
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------------------
+
+def test_a_busy_mount_stays_and_a_signal_seals_what_is_open(mount):
+    fd = os.open(mount.path / "a", os.O_RDWR | os.O_CREAT)
+    os.write(fd, b"x" * 50000)
+    os.fsync(fd)
+    os.pwrite(fd, b"y" * 30000, 100)  # gathered, not flushed
+    assert subprocess.run(["fusermount3", "-u", str(mount.path)], capture_output=True).returncode != 0
+    assert os.pread(fd, 3, 100) == b"yyy"
+    mount.process.send_signal(signal.SIGTERM)
+    assert mount.process.wait(timeout=120) == 0
+    with pytest.raises(OSError):
+        os.pwrite(fd, b"z", 0)
+    os.close(fd)
+    whole(mount)
+    mount.process = None
+    assert "not sealed" not in mount.naos("verify", mount.below)
+    mount.start()
+    assert (mount.path / "a").read_bytes() == b"x" * 100 + b"y" * 30000 + b"x" * 19900
+
+
+# --- who may see what ----------------------------------------------------------------------------------------------------------------
+
+def find(paths, needle):
+    return [path for path in paths if path.is_file() and not path.is_symlink() and needle in path.read_bytes()]
+
+
+def test_nothing_in_the_clear_below_or_in_files_of_naos_fs(mount, tmp_path):
+    for name in ("short", "long"):
+        (mount.path / name).write_bytes(MARK * (1 if name == "short" else 5000))
+    with open(mount.path / "changed", "wb") as out:
+        for place in range(0, 300000, 7001):
+            out.seek(place)
+            out.write(MARK)
+        out.truncate(200000)
+        os.fsync(out.fileno())
+        deleted = [link for link in pathlib.Path(f"/proc/{mount.process.pid}/fd").iterdir() if "(deleted)" in os.readlink(link)] if os.getuid() == 0 else []
+        assert find(deleted, MARK[:16]) == []
+    mount.stop()
+    places = [path for path in tmp_path.rglob("*") if mount.path not in path.parents]
+    assert len(places) > 5 and find(places, MARK[:16]) == []
+    (tmp_path / "control").write_bytes(b"..." + MARK)
+    assert find(tmp_path.rglob("*"), MARK[:16]) == [tmp_path / "control"], "the search finds what there is"
+
+
+@root_only
+def test_another_user_neither_traces_naos_fs_nor_reads_its_memory(mount):
+    pid = mount.process.pid
+    libc = ctypes.CDLL("libc.so.6", use_errno=True)
+
+    def look():
+        found = [posix_rows.t(posix_rows.opened, f"/proc/{pid}/{name}", os.O_RDONLY) for name in ("mem", "maps", "environ")]
+        found.append(posix_rows.t(os.listdir, f"/proc/{pid}/fd"))
+        traced = libc.ptrace(16, pid, 0, 0)  # PTRACE_ATTACH
+        return [*found, errno.errorcode[ctypes.get_errno()] if traced else "traced"]
+    assert posix_rows.as_user(look) == ["EACCES"] * 4 + ["EPERM"]
+    limits = pathlib.Path(f"/proc/{pid}/limits").read_text()
+    assert next(line for line in limits.splitlines() if "core file" in line).split()[4:6] == ["0", "0"]
