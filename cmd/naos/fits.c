@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "admin.h"
@@ -10,6 +11,7 @@
 #include "base/progress.h"
 #include "fits/collection.h"
 #include "fits/cutout.h"
+#include "fits/legacy.h"
 #include "key_source.h"
 #include "seal/publish.h"
 #include "seal/walk.h"
@@ -387,6 +389,17 @@ static int print_info(const struct naos_frame *frame, const struct naos_invocati
 	return 0;
 }
 
+static int print_legacy(const struct naos_invocation *invocation, const char *path, enum naos_legacy_mode mode, struct naos_error *err)
+{
+	const char *name = mode == NAOS_LEGACY_GCM ? "gcm" : "ctr";
+	if (invocation->json)
+		return naos_print_json(json_pack("{s:o, s:s, s:s, s:b}", "path", naos_json_text(path), "format", "legacy", "mode", name,
+						 "authenticated", 0), err);
+	printf("%s\n  legacy: a file of GpuFitsCrypt, mode %s\n  %s;\n  'naos fits import-legacy' seals it anew\n", path, name,
+	       NAOS_LEGACY_WARNING);
+	return 0;
+}
+
 static int run_info(struct naos_invocation *invocation, struct naos_error *err)
 {
 	const struct naos_frame_source source = { .key = no_keys };
@@ -394,6 +407,14 @@ static int run_info(struct naos_invocation *invocation, struct naos_error *err)
 		const char *path = invocation->operands[i];
 		naos_autoframe struct naos_frame *frame = NULL;
 		int fd = open(path, O_RDONLY | O_CLOEXEC);
+		enum naos_legacy_mode mode;
+		if (fd >= 0 && naos_legacy_probe(fd, &mode)) {
+			(void)close(fd);
+			int printed = print_legacy(invocation, path, mode, err);
+			if (printed != 0)
+				return printed;
+			continue;
+		}
 		int rc = fd < 0 ? naos_error_set_errno(err, errno, "cannot open %s", path) : naos_frame_open_fd(fd, path,
 			&source, &frame, err);
 		if (rc == 0)
@@ -506,4 +527,76 @@ const struct naos_command naos_command_fits_cutout = {
 	.example = "naos fits cutout --section '[101:356,1:256]' image.sealed.fits part.fits", .min_operands = 2,
 		.max_operands = 2,
 	.options = cutout_options, .run = run_cutout,
+};
+
+/* --- import-legacy --------------------------------------------------------------------------------------------------------- */
+
+static const struct naos_option import_options[] = {
+	OPTION_COLLECTION,
+	{ "header-key", 0, "SOURCE", "header key of the old file: 32 hexadecimal digits from file:PATH, fd:NUMBER or systemd:NAME" },
+	{ "data-key", 0, "SOURCE", "data key of the old file in the same way" },
+	NAOS_OPTION_KEYS,
+	{ "segment", 0, "SIZE", "bytes that are encrypted, read and checked together (default 4MiB; 64KiB to 16MiB)" },
+	OPTION_FORCE,
+	OPTION_JOBS,
+	{ .name = NULL },
+};
+
+/* The plaintext is in memory only, between the old file and the frame. */
+static int import(struct session *session, const struct naos_invocation *invocation, struct naos_error *err)
+{
+	const char *source = invocation->operands[0], *target = invocation->operands[1];
+	naos_cleanup(naos_frame_keys_free) struct naos_frame_keys keys = { .keys = { NULL, NULL } };
+	naos_autodraft struct naos_draft draft = { .fd = -1 };
+	struct naos_frame_new what;
+	naos_autoclose int fd = open(source, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return naos_error_set_errno(err, errno, "cannot open %s", source);
+	naos_autoclose int plain = memfd_create("naos-legacy", MFD_CLOEXEC);
+	if (plain < 0)
+		return naos_error_set_errno(err, errno, "no memory for the opened file");
+	int rc = naos_legacy_open(fd, source, session->given[0], session->given[1], plain, err);
+	if (rc == 0)
+		rc = describe_new(session, invocation, &keys, &what, err);
+	if (rc == 0)
+		rc = naos_draft_create(AT_FDCWD, target, naos_option_given(invocation, "force"), &draft, err);
+	if (rc == 0)
+		rc = naos_frame_seal_fd(plain, source, draft.fd, target, &what, err);
+	if (rc == 0 && fchmod(draft.fd, 0644) != 0)
+		rc = naos_error_set_errno(err, errno, "cannot set the mode of %s", target);
+	return rc ? rc : naos_draft_publish(&draft, err);
+}
+
+static int run_import(struct naos_invocation *invocation, struct naos_error *err)
+{
+	const char *source = invocation->operands[0], *target = invocation->operands[1];
+	naos_cleanup(session_end) struct session session = { .jobs = 1 };
+	if (!naos_option_given(invocation, "header-key") || !naos_option_given(invocation, "data-key"))
+		return naos_error_set(err, NAOS_E_USAGE, "give the two keys of the old file: --header-key and --data-key");
+	int rc = refuse_same(source, target, err);
+	if (rc == 0)
+		rc = read_jobs(invocation, &session.jobs, err);
+	if (rc == 0)
+		rc = naos_admin_begin(invocation, "frame.import", source, err);
+	if (rc != 0)
+		return rc;
+	rc = session_start(&session, invocation, naos_option_given(invocation, "collection"), err);
+	if (rc == 0)
+		rc = import(&session, invocation, err);
+	naos_admin_end(invocation, "frame.import", source, rc, err);
+	if (rc != 0)
+		return rc;
+	naos_log(NAOS_LOG_WARNING, "%s: " NAOS_LEGACY_WARNING, source);
+	if (invocation->json)
+		return naos_print_json(json_pack("{s:s, s:o, s:o, s:b}", "action", "frame.import", "source", naos_json_text(source), "target",
+						 naos_json_text(target), "authenticated", 0), err);
+	printf("sealed %s\n", target);
+	return 0;
+}
+
+const struct naos_command naos_command_fits_import_legacy = {
+	.path = "fits import-legacy", .operands = "SOURCE TARGET",
+	.summary = "Seal a file of GpuFitsCrypt anew as a frame, under a collection's or the same keys",
+	.example = "naos fits import-legacy --header-key file:h --data-key file:d --collection survey old.fits new.fits",
+	.min_operands = 2, .max_operands = 2, .options = import_options, .run = run_import,
 };

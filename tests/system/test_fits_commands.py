@@ -123,3 +123,32 @@ def test_a_collection_has_two_master_keys(naos, token, tmp_path):
     assert part["level"] == "metadata-only" and part["data_key"]["state"] == "missing"
     naos.config.write_text(token.config() + "[collection survey]\nheader-mek = survey-header\ndata-mek = survey-header\n")
     assert "different MEKs" in naos.fails(2, "fits", "seal", "--collection", "survey", IMAGE, tmp_path / "no.fits")
+
+
+def test_files_of_gpufitscrypt_are_migrated_with_a_warning(naos, shared, tmp_path):
+    """Each of the samples as that program itself opens it (dec/ is what it gives back), or refused with a reason."""
+    folder = shared / "data/frames/legacy"
+    keys = []
+    for name, digits in (("header", HEADER), ("data", DATA)):
+        path = tmp_path / f"{name}.key"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write(digits)
+        keys += [f"--{name}-key", f"file:{path}"]
+    same = refused = 0
+    for path in sorted((folder / "enc").glob("*.fits")):
+        (info,) = naos.json("fits", "info", path)
+        assert info["format"] == "legacy" and info["mode"] == path.name.split(".")[1]
+        done = naos("fits", "import-legacy", "--force", *keys, path, tmp_path / "new.fits")
+        if done.returncode != 0:
+            assert path.name in done.stderr
+            refused += 1
+            continue
+        assert "never authenticated" in done.stderr
+        naos.ok("fits", "open", "--force", *keys, tmp_path / "new.fits", tmp_path / "plain.fits")
+        theirs = folder / "dec" / path.name
+        if theirs.exists():
+            assert (tmp_path / "plain.fits").read_bytes() == theirs.read_bytes(), path.name
+            same += 1
+    assert same >= 40 and refused <= 8, (same, refused)
+    wrong = [keys[0], keys[3], keys[2], keys[1]]
+    assert "not its header key" in naos.fails(4, "fits", "import-legacy", *wrong, folder / "enc/f32_2d.gcm.fits", tmp_path / "no.fits")

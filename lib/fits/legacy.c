@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fits/legacy.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <openssl/evp.h>
+#include <fitsio.h>
+
+#include "base/io.h"
+#include "base/uuid.h"
+#include "fits/manifest.h"
+
+#define GROUP_BYTES 128u /* eight AES blocks, bit-sliced */
+#define BLOCKS 8u
+#define MAX_AXES 9 /* as the writer has it */
+#define RUN_BYTES ((size_t)1 << 20) /* a multiple of a group */
+
+/* --- the keystream, with its faults ------------------------------------------------------------------------------------- */
+
+/* Block b of group g: only block 0 has the nonce, with the bytes of each word reversed; counter bits 25 to 27 come from the wrong bits of g. */
+static void make_blocks(const uint8_t *nonce, enum naos_legacy_mode mode, uint64_t group, uint8_t ret[static GROUP_BYTES])
+{
+	memset(ret, 0, GROUP_BYTES);
+	for (unsigned i = 0; i < 12; i++)
+		ret[i] = nonce[i / 4 * 4 + 3 - i % 4];
+	uint32_t counter = (uint32_t)(group & 0x3fffff) << 3 | (uint32_t)(group >> 25 & 1) << 25 | (uint32_t)(group >> 26 & 1) << 26;
+	for (uint32_t b = 0; b < BLOCKS; b++) {
+		uint32_t value = counter | b;
+		if (mode == NAOS_LEGACY_GCM && b == 7)
+			value |= 0x10000000u; /* what became of counting from 1 */
+		for (unsigned i = 0; i < 4; i++)
+			ret[b * 16 + 12 + i] = (uint8_t)(value >> (24 - 8 * i));
+	}
+}
+
+/* The encrypted blocks leave as they lie in the sliced state. */
+static void slice(const uint8_t blocks[static GROUP_BYTES], uint8_t ret[static GROUP_BYTES])
+{
+	for (unsigned o = 0; o < GROUP_BYTES; o++) {
+		unsigned word = o / 4, column = o % 4, row = word / 8, bit = word % 8;
+		uint8_t value = 0;
+		for (unsigned b = 0; b < BLOCKS; b++)
+			value |= (uint8_t)((blocks[b * 16 + 4 * column + row] >> (7 - bit) & 1) << (7 - b));
+		ret[o] = value;
+	}
+}
+
+static void free_cipher(EVP_CIPHER_CTX **context)
+{
+	EVP_CIPHER_CTX_free(*context);
+}
+
+int naos_legacy_crypt(const struct naos_secret *key, const uint8_t nonce[static 12], enum naos_legacy_mode mode, uint8_t *data, size_t bytes,
+		      uint64_t offset, struct naos_error *err)
+{
+	naos_cleanup(free_cipher) EVP_CIPHER_CTX *cipher = EVP_CIPHER_CTX_new();
+	uint8_t blocks[GROUP_BYTES], stream[GROUP_BYTES];
+	bool ok = cipher && EVP_EncryptInit_ex(cipher, EVP_aes_128_ecb(), NULL, naos_secret_view(key), NULL) == 1 &&
+		  EVP_CIPHER_CTX_set_padding(cipher, 0) == 1;
+	for (size_t done = 0; ok && done < bytes;) {
+		uint64_t at = offset + done;
+		size_t skip = (size_t)(at % GROUP_BYTES), take = GROUP_BYTES - skip < bytes - done ? GROUP_BYTES - skip : bytes - done;
+		int written;
+		make_blocks(nonce, mode, at / GROUP_BYTES, blocks);
+		ok = EVP_EncryptUpdate(cipher, blocks, &written, blocks, GROUP_BYTES) == 1;
+		slice(blocks, stream);
+		for (size_t i = 0; i < take; i++)
+			data[done + i] ^= stream[skip + i];
+		done += take;
+	}
+	naos_wipe(blocks, sizeof(blocks));
+	naos_wipe(stream, sizeof(stream));
+	return ok ? 0 : naos_error_set(err, NAOS_E_SYSTEM, "AES is not available in the cryptographic library");
+}
+
+/* --- the container --------------------------------------------------------------------------------------------------------- */
+
+struct legacy {
+	fitsfile *fits;
+	const char *name;
+	enum naos_legacy_mode mode;
+	uint8_t nonces[2][12];
+	uint8_t *header;
+	size_t header_bytes, encrypted_bytes; /* padded to blocks; of them encrypted */
+	int bitpix, axes;
+	uint64_t data_bytes;
+};
+
+static int bad(const struct legacy *legacy, struct naos_error *err, const char *what)
+{
+	fits_clear_errmsg();
+	return naos_error_set(err, NAOS_E_FORMAT, "%s: %s", legacy->name, what);
+}
+
+static void close_fits(struct legacy *legacy)
+{
+	int status = 0;
+	if (legacy->fits)
+		(void)fits_close_file(legacy->fits, &status);
+	fits_clear_errmsg();
+	if (legacy->header)
+		naos_wipe(legacy->header, legacy->header_bytes);
+	free(legacy->header);
+}
+
+static int open_fits(int fd, fitsfile **ret)
+{
+	char path[32];
+	int status = 0;
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	(void)fits_open_diskfile(ret, path, READONLY, &status);
+	fits_clear_errmsg();
+	return status;
+}
+
+static bool has_key(fitsfile *fits, const char *keyword)
+{
+	char card[FLEN_CARD];
+	int status = 0;
+	(void)fits_read_card(fits, keyword, card, &status);
+	fits_clear_errmsg();
+	return status == 0;
+}
+
+bool naos_legacy_probe(int fd, enum naos_legacy_mode *ret_mode)
+{
+	fitsfile *fits;
+	int status = 0;
+	if (open_fits(fd, &fits) != 0)
+		return false;
+	bool found = has_key(fits, "NONCE_H") && has_key(fits, "ENCHDR") && has_key(fits, "ORIG_BPX");
+	if (found)
+		*ret_mode = has_key(fits, "AUTHTAG_H") ? NAOS_LEGACY_GCM : NAOS_LEGACY_CTR;
+	(void)fits_close_file(fits, &status);
+	return found;
+}
+
+/* Hexadecimal digits, perhaps within quotes of their own. */
+static bool take_hex(const char *text, uint8_t *ret, size_t bytes)
+{
+	size_t length = strlen(text);
+	if (length >= 2 && text[0] == '\'' && text[length - 1] == '\'') {
+		text++;
+		length -= 2;
+	}
+	char digits[25];
+	if (length != 2 * bytes || length >= sizeof(digits))
+		return false;
+	memcpy(digits, text, length);
+	digits[length] = 0;
+	return naos_hex_parse(digits, ret, bytes);
+}
+
+static int read_nonces(struct legacy *legacy, struct naos_error *err)
+{
+	static const char *const names[] = { "NONCE_H", "NONCE_D" };
+	for (unsigned i = 0; i < 2; i++) {
+		char *value = NULL;
+		int status = 0;
+		bool good = fits_read_key_longstr(legacy->fits, names[i], &value, NULL, &status) == 0 && value &&
+			    take_hex(value, legacy->nonces[i], sizeof(legacy->nonces[i]));
+		int ignored = 0;
+		if (value)
+			(void)fits_free_memory(value, &ignored);
+		if (!good)
+			return bad(legacy, err, "its nonces are not 24 hexadecimal digits");
+	}
+	return 0;
+}
+
+static int read_header(struct legacy *legacy, struct naos_error *err)
+{
+	char *value = NULL;
+	int status = 0, ignored = 0, rc = 0;
+	if (fits_read_key_longstr(legacy->fits, "ENCHDR", &value, NULL, &status) != 0 || !value)
+		return bad(legacy, err, "its encrypted header can't be read");
+	size_t digits = strlen(value), bytes = digits / 2;
+	if (digits % 2 || bytes == 0 || bytes > NAOS_FRAME_MAX_HEADER_BYTES)
+		rc = bad(legacy, err, "its encrypted header has an impossible size");
+	uint64_t room = (bytes + NAOS_FITS_BLOCK_BYTES - 1) / NAOS_FITS_BLOCK_BYTES * NAOS_FITS_BLOCK_BYTES;
+	if (rc == 0 && !(legacy->header = malloc(room)))
+		rc = naos_error_set(err, NAOS_E_NOMEM, "no memory for a header");
+	if (rc == 0 && !naos_hex_parse(value, legacy->header, bytes))
+		rc = bad(legacy, err, "its encrypted header is not hexadecimal");
+	if (rc == 0) {
+		legacy->header_bytes = room;
+		legacy->encrypted_bytes = bytes;
+		memset(legacy->header + bytes, ' ', room - bytes);
+	}
+	(void)fits_free_memory(value, &ignored);
+	return rc;
+}
+
+static int read_shape(struct legacy *legacy, struct naos_error *err)
+{
+	int status = 0, bitpix, axes;
+	fits_read_key(legacy->fits, TINT, "ORIG_BPX", &bitpix, NULL, &status);
+	fits_read_key(legacy->fits, TINT, "ORIG_NAX", &axes, NULL, &status);
+	int size = abs(bitpix);
+	if (status != 0 || axes < 0 || axes > MAX_AXES || (size != 8 && size != 16 && size != 32 && size != 64))
+		return bad(legacy, err, "its ORIG_ keywords make no image");
+	uint64_t bytes = axes ? (uint64_t)size / 8 : 0;
+	for (int i = 1; i <= axes; i++) {
+		char keyword[24];
+		LONGLONG length;
+		(void)snprintf(keyword, sizeof(keyword), "ORIG_NA%d", i);
+		if (fits_read_key(legacy->fits, TLONGLONG, keyword, &length, NULL, &status) != 0 || length < 0 ||
+		    __builtin_mul_overflow(bytes, (uint64_t)length, &bytes) || bytes > NAOS_FRAME_MAX_BYTES)
+			return bad(legacy, err, "its ORIG_ keywords make no image");
+	}
+	legacy->bitpix = bitpix;
+	legacy->axes = axes;
+	legacy->data_bytes = bytes;
+	return 0;
+}
+
+static int decrypt_header(struct legacy *legacy, const struct naos_secret *key, struct naos_error *err)
+{
+	int rc = naos_legacy_crypt(key, legacy->nonces[0], legacy->mode, legacy->header, legacy->encrypted_bytes, 0, err);
+	if (rc != 0)
+		return rc;
+	bool fits = memcmp(legacy->header, "SIMPLE  =", 9) == 0, extension = memcmp(legacy->header, "XTENSION=", 9) == 0;
+	if (extension)
+		return bad(legacy, err, "it holds an extension without the primary unit that it belonged to, which is no FITS file");
+	if (!fits)
+		return naos_error_set(err, NAOS_E_WRONG_KEY, "%s: this is not its header key (or the header was changed)", legacy->name);
+	bool ended = false;
+	for (size_t at = 0; at < legacy->header_bytes && !ended; at += NAOS_FITS_CARD_BYTES) {
+		ended = memcmp(legacy->header + at, "END     ", 8) == 0;
+		if (ended)
+			memset(legacy->header + at + 8, ' ', legacy->header_bytes - at - 8);
+	}
+	return ended ? 0 : naos_error_set(err, NAOS_E_WRONG_KEY, "%s: the header that comes out has no end", legacy->name);
+}
+
+/* Pixels were encrypted as numbers of the machine: least byte first. */
+static void swap_bytes(uint8_t *data, size_t bytes, unsigned size)
+{
+	for (size_t at = 0; at + size <= bytes; at += size)
+		for (unsigned i = 0; i < size / 2; i++) {
+			uint8_t byte = data[at + i];
+			data[at + i] = data[at + size - 1 - i];
+			data[at + size - 1 - i] = byte;
+		}
+}
+
+static int write_pixels(struct legacy *legacy, int fd, const struct naos_secret *key, int target_fd, struct naos_error *err)
+{
+	LONGLONG header, data, end;
+	int type, status = 0;
+	if (legacy->data_bytes == 0)
+		return 0;
+	fits_movabs_hdu(legacy->fits, 2, &type, &status);
+	fits_get_hduaddrll(legacy->fits, &header, &data, &end, &status);
+	if (status != 0 || type != BINARY_TBL)
+		return bad(legacy, err, "its table with the pixels can't be read");
+	naos_autofree uint8_t *buffer = malloc(RUN_BYTES);
+	if (!buffer)
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory for pixels");
+	int rc = 0;
+	for (uint64_t done = 0; rc == 0 && done < legacy->data_bytes;) {
+		size_t take = legacy->data_bytes - done < RUN_BYTES ? (size_t)(legacy->data_bytes - done) : RUN_BYTES, got;
+		rc = naos_io_pread(fd, buffer, take, (uint64_t)data + done, &got, legacy->name, err);
+		if (rc == 0 && got < take)
+			rc = bad(legacy, err, "its pixels are cut off");
+		if (rc == 0)
+			rc = naos_legacy_crypt(key, legacy->nonces[1], legacy->mode, buffer, take, done, err);
+		if (rc == 0) {
+			swap_bytes(buffer, take, (unsigned)abs(legacy->bitpix) / 8);
+			rc = naos_io_pwrite(target_fd, buffer, take, legacy->header_bytes + done, "the opened file", err);
+		}
+		done += take;
+	}
+	naos_wipe(buffer, RUN_BYTES);
+	return rc;
+}
+
+int naos_legacy_open(int fd, const char *name, const struct naos_secret *header_key, const struct naos_secret *data_key, int target_fd,
+		     struct naos_error *err)
+{
+	naos_cleanup(close_fits) struct legacy legacy = { .name = name };
+	if (naos_secret_bytes(header_key) != 16 || naos_secret_bytes(data_key) != 16)
+		return naos_error_set(err, NAOS_E_USAGE, "keys of these files have 16 bytes");
+	if (!naos_legacy_probe(fd, &legacy.mode) || open_fits(fd, &legacy.fits) != 0)
+		return bad(&legacy, err, "it is no file of GpuFitsCrypt");
+	int rc = read_nonces(&legacy, err);
+	if (rc == 0)
+		rc = read_shape(&legacy, err);
+	if (rc == 0)
+		rc = read_header(&legacy, err);
+	if (rc == 0)
+		rc = decrypt_header(&legacy, header_key, err);
+	if (rc == 0)
+		rc = naos_io_pwrite(target_fd, legacy.header, legacy.header_bytes, 0, "the opened file", err);
+	if (rc == 0)
+		rc = write_pixels(&legacy, fd, data_key, target_fd, err);
+	uint64_t padded = (legacy.data_bytes + NAOS_FITS_BLOCK_BYTES - 1) / NAOS_FITS_BLOCK_BYTES * NAOS_FITS_BLOCK_BYTES;
+	if (rc == 0 && ftruncate(target_fd, (off_t)(legacy.header_bytes + padded)) != 0)
+		rc = naos_error_set_errno(err, errno, "cannot set the size of the opened file");
+	return rc;
+}
