@@ -17,7 +17,8 @@
 
 /* --- the keystream, with its faults ------------------------------------------------------------------------------------- */
 
-/* Block b of group g: only block 0 has the nonce, with the bytes of each word reversed; counter bits 25 to 27 come from the wrong bits of g. */
+/* Block b of group g: only block 0 has the nonce, with the bytes of each word reversed; counter bits from 25 on come from the
+ * wrong bits of g. */
 static void make_blocks(const uint8_t *nonce, enum naos_legacy_mode mode, uint64_t group, uint8_t ret[static GROUP_BYTES])
 {
 	memset(ret, 0, GROUP_BYTES);
@@ -50,8 +51,8 @@ static void free_cipher(EVP_CIPHER_CTX **context)
 	EVP_CIPHER_CTX_free(*context);
 }
 
-int naos_legacy_crypt(const struct naos_secret *key, const uint8_t nonce[static 12], enum naos_legacy_mode mode, uint8_t *data, size_t bytes,
-		      uint64_t offset, struct naos_error *err)
+int naos_legacy_crypt(const struct naos_secret *key, const uint8_t nonce[static 12], enum naos_legacy_mode mode, uint8_t *data,
+		      size_t bytes, uint64_t offset, struct naos_error *err)
 {
 	naos_cleanup(free_cipher) EVP_CIPHER_CTX *cipher = EVP_CIPHER_CTX_new();
 	uint8_t blocks[GROUP_BYTES], stream[GROUP_BYTES];
