@@ -31,7 +31,7 @@ struct naos_fs {
 	double entry_timeout_s;  /* how long the kernel may keep names and attributes */
 	double attr_timeout_s;
 	unsigned seal_delay_s;
-	time_t started;          /* no file that is older is being made by this mount */
+	struct timespec started; /* of the clock of inodes: no file that is older is being made by this mount */
 	unsigned threads;        /* readers of requests that wait at most; 0: two per CPU */
 	int root_fd;             /* the directory of sealed files, O_PATH */
 	int root_dir_fd;         /* the same, open: for syncfs and the lock of mode = local */

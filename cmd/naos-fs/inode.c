@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "content.h"
+#include "times.h"
 #include "locks.h"
 
 #define CHAINS 65536u /* a power of two */
@@ -268,7 +269,7 @@ static void remember_parent(struct naos_fs *fs, struct inode *inode, struct inod
 static bool never_made(const struct naos_fs *fs, const struct stat *status)
 {
 	return S_ISREG(status->st_mode) && status->st_size == 0 && status->st_nlink == 1 && !fs->shared && !fs->read_only &&
-	       status->st_ctim.tv_sec < fs->started;
+	       times_earlier(&status->st_ctim, &fs->started);
 }
 
 static int remove_never_made(struct inode *parent, const char *name, const struct stat *status)

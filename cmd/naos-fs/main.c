@@ -345,7 +345,7 @@ int main(int argc, char **argv)
 	if (!options.foreground && !options_background(&report, &rc))
 		return rc;
 	identity_prepare(&fs.privileged);
-	fs.started = time(NULL);
+	(void)clock_gettime(CLOCK_REALTIME_COARSE, &fs.started);
 	if (!options.allow_other_set)
 		options.allow_other = fs.privileged;
 	sigset_t set;

@@ -15,6 +15,7 @@ import conftest
 import fileset_mount
 import posix_rows
 from test_fileset_exercise import exercise
+from test_seal_secrets import memory
 
 pytestmark = pytest.mark.skipif(fileset_mount.missing() is not None, reason=str(fileset_mount.missing()))
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk and act as several users")
@@ -231,3 +232,26 @@ def test_another_user_neither_traces_naos_fs_nor_reads_its_memory(mount):
     assert posix_rows.as_user(look) == ["EACCES"] * 4 + ["EPERM"]
     limits = pathlib.Path(f"/proc/{pid}/limits").read_text()
     assert next(line for line in limits.splitlines() if "core file" in line).split()[4:6] == ["0", "0"]
+
+
+@root_only
+def test_keys_of_closed_files_are_wiped_within_the_age_of_the_ring(tmp_path):
+    mount = fileset_mount.Mount(tmp_path, options="seal-delay=0s")
+    mount.config.write_text(mount.config.read_text() + "[keyring]\nmax-age = 2s\n")
+    with mount:
+        for name in "ab":
+            (mount.path / name).write_bytes(MARK)
+        fd = os.open(mount.path / "a", os.O_RDONLY)
+        program = os.environ.get("NAOS_SEAL_FEK") or conftest.BUILD / "tests/system/seal_fek"
+        keys = [bytes.fromhex(subprocess.run([program, mount.below / name], env=dict(mount.env, NAOS_CONFIG=str(mount.config)), capture_output=True, text=True,
+                                             check=True).stdout) for name in "ab"]
+        assert (mount.path / "b").read_bytes() == MARK
+        for _ in range(120):
+            found = memory(mount.process.pid)
+            if keys[1] not in found:
+                break
+            time.sleep(0.5)
+        assert keys[1] not in found, "the key of a file that was closed long ago is in memory"
+        assert keys[0] in found, "the search finds the key of a file that is open"
+        assert (mount.path / "b").read_bytes() == MARK
+        os.close(fd)
