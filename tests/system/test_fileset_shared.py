@@ -91,6 +91,50 @@ def test_an_open_reader_sees_new_data_growth_and_truncation(nodes):
         assert os.pread(first.fileno(), 1, 0) == b"W"
 
 
+def test_nodes_that_change_a_file_in_turn_always_agree(nodes):
+    """Random operations by way of either node, open all the time and opened anew; each reads what the model says."""
+    seed = int(os.environ.get("NAOS_SEED") or 20261130)
+    chance, model = random.Random(seed), bytearray()
+    paths = [node.path / "f" for node in nodes]
+    paths[0].touch()
+    writers = [os.open(path, os.O_RDWR) for path in paths]
+    readers = [os.open(path, os.O_RDONLY) for path in paths]
+    appenders = [os.open(path, os.O_WRONLY | os.O_APPEND) for path in paths]
+    done = []
+    for step in range(int(os.environ.get("NAOS_ROUNDS") or 300)):
+        which, kind = chance.randrange(2), chance.choice(["write", "write", "append", "truncate", "punch", "sync", "reopen"])
+        offset, size = chance.randrange(1 + min(len(model) + 300000, 2000000)), chance.choice([1, 100, 4096, 5000, 47008, 250000])
+        text = chance.randbytes(size)
+        if kind == "write":
+            os.pwrite(writers[which], text, offset)
+            model.extend(bytes(max(0, offset + size - len(model))))
+            model[offset:offset + size] = text
+        elif kind == "append":
+            os.write(appenders[which], text)
+            model += text
+        elif kind == "truncate":
+            os.ftruncate(writers[which], offset)
+            model = model[:offset] + bytes(max(0, offset - len(model)))
+        elif kind == "punch":
+            subprocess.run(["fallocate", "-p", "-o", str(offset), "-l", str(size), paths[which]], check=True)
+            hole = max(0, min(len(model), offset + size) - offset)
+            model[offset:offset + hole] = bytes(hole)
+        elif kind == "sync":
+            os.fsync(writers[which])
+        else:
+            for table, flags in ((writers, os.O_RDWR), (readers, os.O_RDONLY)):
+                os.close(table[which])
+                table[which] = os.open(paths[which], flags)
+        done.append((kind, which, offset, size))
+        for file in (*readers, *writers):
+            at = chance.randrange(len(model) + 1)
+            assert os.pread(file, 60000, at) == model[at:at + 60000], f"seed {seed}, step {step}: {done[-5:]}"
+            assert os.fstat(file).st_size == len(model), f"seed {seed}, step {step}: {done[-5:]}"
+    for file in (*writers, *readers, *appenders):
+        os.close(file)
+    assert paths[0].read_bytes() == model == paths[1].read_bytes()
+
+
 def test_names_are_the_same_on_all_nodes_at_once(nodes):
     a, b = (node.path for node in nodes)
     (a / "f").write_bytes(b"1")
