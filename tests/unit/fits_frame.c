@@ -1,5 +1,6 @@
 /* Frames: every combination of keys, every bit, cut-outs against the original; all kinds of units.  SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -110,6 +111,8 @@ static struct bytes content_of(int fd)
 	struct stat status;
 	assert_int_equal(fstat(fd, &status), 0);
 	struct bytes content = { .data = malloc((size_t)status.st_size + 1), .count = (size_t)status.st_size };
+	if (!content.data)
+		abort();
 	assert_int_equal(pread(fd, content.data, content.count, 0), content.count);
 	return content;
 }
@@ -226,6 +229,8 @@ static void test_each_key_by_itself_gives_its_part(void **state)
 			}
 			struct bytes result = result_of(frame);
 			assert_int_equal(result.count % 2880, 0);
+			if (!result.data)
+				abort();
 			const char *target = memmem(result.data, result.count, "secret target", 13);
 			assert_int_equal(target != NULL, h == 0);
 			struct naos_frame_place place;
