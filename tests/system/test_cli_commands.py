@@ -28,7 +28,9 @@ def test_every_command_has_help_with_a_usage_line_and_its_example(naos, table):
 
 def simple_commands(example):
     """The naos command lines in an example, which may be a pipe."""
-    words = list(shlex.shlex(example, posix=True, punctuation_chars="|<>;&"))
+    lexer = shlex.shlex(example, posix=True, punctuation_chars="|<>;&")
+    lexer.whitespace_split = True
+    words = list(lexer)
     lines, current, skip = [], [], False
     for word in words:
         if word and set(word) <= set("|;&"):
