@@ -113,7 +113,7 @@ static int create_new(fuse_req_t req, struct inode *directory, const char *name,
 	}
 	if (rc == 0)
 		return adopt(fs, file, fd, ret, err);
-	/* lint-ok: the name is that of the file made above, which nobody but this call knows as a file yet */
+	/* the name is that of the file made above, which nobody but this call knows as a file yet */
 	if (temporary)
 		(void)unlinkat(directory->fd, temporary, 0);
 	else if (name && !fs->shared)
