@@ -130,8 +130,8 @@ int front_open(const struct naos_config *config, SSL_CTX *tls, struct naos_keyd 
 	front->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	uint64_t threads = naos_config_number(config, "keyd", NULL, "threads");
 	front->thread_count = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : (size_t)threads;
-	/* half the cores, for larger groups cost less each, and the worker needs the others */
-	long threads_wanted = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+	/* larger groups cost less each, and the worker needs cores too; but while one group is with the HSM another is read */
+	long threads_wanted = sysconf(_SC_NPROCESSORS_ONLN) / 2 + 1;
 	front->quick_count = threads_wanted < 1 ? 1 : threads_wanted > MAX_QUICK_THREADS ? MAX_QUICK_THREADS : (size_t)threads_wanted;
 	(void)sem_init(&front->stuck, 0, 0);
 	int rc = front->shared.quick_fd >= 0 && front->shared.slow_fd >= 0 && front->stop_fd >= 0 ? 0 : naos_error_set_errno(err, errno,
