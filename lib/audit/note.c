@@ -123,7 +123,7 @@ int naos_note_sign(const struct naos_signer *signer, const char *text, size_t by
 		   char ret_line[static NAOS_NOTE_LINE_BYTES], struct naos_error *err)
 {
 	naos_autofree char *message = NULL;
-	size_t message_bytes, signature_bytes = SIGNATURE_BYTES;
+	size_t message_bytes = 0, signature_bytes = SIGNATURE_BYTES;
 	uint8_t blob[4 + 8 + SIGNATURE_BYTES];
 	char encoded[NAOS_BASE64_BYTES(sizeof(blob))];
 	int rc = signed_message(signer->verifier.type, unix_s, text, bytes, &message, &message_bytes, err);
