@@ -227,6 +227,23 @@ static bool is_in_the_making(const struct naos_check *check, const struct naos_t
 	       (check->settle_s && fstat(file->fd, &status) == 0 && time(NULL) - status.st_ctim.tv_sec < check->settle_s);
 }
 
+/* It got its first page between the two looks at it. */
+static bool was_just_made(struct naos_tree_file *file)
+{
+	struct naos_tree_file twin;
+	struct naos_store *store;
+	struct naos_error ignored;
+	if (twin_of(file, &twin, &ignored) != 0)
+		return false;
+	if (naos_store_posix(twin.fd, file->shown, &store, &ignored) != 0) {
+		(void)close(twin.fd);
+		return false;
+	}
+	bool made = naos_sealed_probe(store, &file->info, &ignored) == 0;
+	store->ops->close(store);
+	return made;
+}
+
 /* No sealed file. */
 static void check_stranger(const struct naos_check *check, struct naos_tree_file *file)
 {
@@ -245,6 +262,8 @@ static void check_stranger(const struct naos_check *check, struct naos_tree_file
 		if (rc == 0)
 			naos_tally_notice(check->tally, file->item->path, NAOS_NOTICE_LOST);
 	}
+	if (rc != 0 && file->fd >= 0 && is_gone(file))
+		return;
 	if (rc != 0)
 		naos_tally_failure(check->tally, file->item->path, &err);
 }
@@ -253,9 +272,11 @@ void naos_check_files(void *context, struct naos_tree_file *files, size_t count)
 {
 	const struct naos_check *check = context;
 	for (size_t i = 0; i < count && !naos_tally_stopped(check->tally); i++) {
-		if (files[i].err.code == 0)
-			check_sealed(check, &files[i]);
+		struct naos_tree_file *file = &files[i];
+		bool sealed = file->err.code == 0 || (file->fd >= 0 && is_damage(file->err.code) && was_just_made(file));
+		if (sealed)
+			check_sealed(check, file);
 		else
-			check_stranger(check, &files[i]);
+			check_stranger(check, file);
 	}
 }

@@ -8,6 +8,7 @@ import pathlib
 import sqlite3
 import subprocess
 import sys
+import time
 
 GIT = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org",
        "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org"}
@@ -26,10 +27,15 @@ def git(directory, *words):
 def sqlite(directory, journal):
     """Transactions of one of two processes: a row, and a sum that must fit all rows."""
     db = sqlite3.connect(directory / "db", isolation_level=None, timeout=60)
-    db.execute(f"pragma journal_mode={journal}")
     db.execute("pragma synchronous=full")
-    db.execute("create table if not exists rows(id integer primary key, process int, text blob)")
-    db.execute("create table if not exists sums(process int primary key, count int)")
+    for attempt in range(200):  # a change of the journal, or its recovery, by the other process is told at once, whatever the timeout
+        try:
+            db.execute(f"pragma journal_mode={journal}")
+            db.execute("create table if not exists rows(id integer primary key, process int, text blob)")
+            db.execute("create table if not exists sums(process int primary key, count int)")
+            break
+        except sqlite3.OperationalError:
+            time.sleep(0.05)
     while True:
         db.execute("begin immediate")
         key = db.execute("insert into rows(process, text) values(?, randomblob(?))", (os.getpid(), 100 + os.getpid() % 5000)).lastrowid
