@@ -10,10 +10,9 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "fits/collection.h"
-#include "fits/cutout.h"
 #include "fits/legacy.h"
+#include "fits/whole.h"
 #include "key_source.h"
-#include "seal/publish.h"
 #include "seal/walk.h"
 
 #define OPTION_COLLECTION { "collection", 'c', "NAME", "the collection whose MEKs wrap the keys of the frame" }
@@ -115,6 +114,24 @@ static int refuse_same(const char *source, const char *target, struct naos_error
 	return 0;
 }
 
+/* SOURCE TARGET, --jobs, the first record, the keys.  A failure to get the keys is recorded too. */
+static int begin(struct session *session, const struct naos_invocation *invocation, const char *action, bool manager,
+		 struct naos_error *err)
+{
+	const char *source = invocation->operands[0];
+	int rc = refuse_same(source, invocation->operands[1], err);
+	if (rc == 0)
+		rc = read_jobs(invocation, &session->jobs, err);
+	if (rc == 0)
+		rc = naos_admin_begin(invocation, action, source, err);
+	if (rc != 0)
+		return rc;
+	rc = session_start(session, invocation, manager, err);
+	if (rc != 0)
+		naos_admin_end(invocation, action, source, rc, err);
+	return rc;
+}
+
 /* --- seal --------------------------------------------------------------------------------------------------------------- */
 
 static const struct naos_option seal_options[] = {
@@ -128,92 +145,78 @@ static const struct naos_option seal_options[] = {
 	{ .name = NULL },
 };
 
+/* What --collection, or else the two keys given by hand, make of a new frame. */
 static int describe_new(struct session *session, const struct naos_invocation *invocation, struct naos_frame_keys *keys,
 			struct naos_frame_new *what, struct naos_error *err)
 {
 	const char *name = naos_option_value(invocation, "collection"), *segment = naos_option_value(invocation, "segment");
 	uint64_t bytes = NAOS_FRAME_SEGMENT_BYTES;
 	struct naos_collection collection;
-	if (segment && (!naos_parse_size(segment,
-		&bytes) || bytes < NAOS_FRAME_MIN_SEGMENT_BYTES || bytes > NAOS_FRAME_MAX_SEGMENT_BYTES))
+	bool understood = !segment || naos_parse_size(segment, &bytes);
+	if (!understood || bytes < NAOS_FRAME_MIN_SEGMENT_BYTES || bytes > NAOS_FRAME_MAX_SEGMENT_BYTES)
 		return naos_error_set(err, NAOS_E_USAGE, "--segment is a size from 64KiB to 16MiB");
-	*what = (struct naos_frame_new){ .algorithm = NAOS_AES_256_GCM, .segment_bytes = (uint32_t)bytes, .jobs = session->jobs };
-	if (!name) {
-		what->keys[0] = session->given[0];
-		what->keys[1] = session->given[1];
+	*what = (struct naos_frame_new){
+		.algorithm = NAOS_AES_256_GCM, .keys = { session->given[0], session->given[1] }, .segment_bytes = (uint32_t)bytes,
+		.jobs = session->jobs,
+	};
+	if (!name)
 		return naos_uuid_random(&what->frame_id, err);
-	}
 	int rc = naos_collection_find(invocation->config, name, session->provider, &collection, err);
-	if (rc == 0)
-		rc = naos_collection_new_keys(&collection, session->provider, keys, err);
-	for (unsigned i = 0; rc == 0 && i < 2; i++) {
-		what->keys[i] = keys->keys[i];
-		what->blobs[i] = &keys->blobs[i];
-	}
-	what->algorithm = collection.algorithm;
-	what->frame_id = keys->frame_id;
-	what->collection_id = collection.id;
-	return rc;
+	return rc ? rc : naos_collection_new_frame(&collection, session->provider, keys, what, err);
 }
 
-static int seal_to(struct naos_draft *draft, int source, const char *path, struct naos_frame_new *what,
-		   const struct naos_invocation *invocation,
-		   struct naos_error *err)
+/* Seals an open file to the target, with a bar. */
+static int seal_to_target(struct session *session, const struct naos_invocation *invocation, int fd, struct naos_uuid *ret_id,
+			  struct naos_error *err)
 {
 	naos_cleanup(progress_end) struct naos_progress *progress = NULL;
+	naos_cleanup(naos_frame_keys_free) struct naos_frame_keys keys = { .keys = { NULL, NULL } };
+	const char *source = invocation->operands[0], *target = invocation->operands[1];
+	struct naos_frame_new what;
 	struct stat status;
-	if (fstat(source, &status) != 0)
-		return naos_error_set_errno(err, errno, "cannot read the size of %s", path);
-	int rc = naos_progress_create("sealing", (uint64_t)status.st_size, !invocation->json, &progress, err);
+	if (fstat(fd, &status) != 0)
+		return naos_error_set_errno(err, errno, "cannot read the size of %s", source);
+	int rc = describe_new(session, invocation, &keys, &what, err);
+	if (rc == 0)
+		rc = naos_progress_create("sealing", (uint64_t)status.st_size, !invocation->json, &progress, err);
 	if (rc != 0)
 		return rc;
-	what->progress = count;
-	what->context = progress;
-	rc = naos_frame_seal_fd(source, path, draft->fd, draft->name, what, err);
-	if (rc == 0 && fchmod(draft->fd, status.st_mode & 0777) != 0)
-		rc = naos_error_set_errno(err, errno, "cannot set the mode of %s", draft->name);
-	return rc ? rc : naos_draft_publish(draft, err);
+	what.progress = count;
+	what.context = progress;
+	*ret_id = what.frame_id;
+	return naos_frame_seal_file(fd, source, target, naos_option_given(invocation, "force"), &what, err);
+}
+
+static int seal(struct session *session, const struct naos_invocation *invocation, struct naos_uuid *ret_id, struct naos_error *err)
+{
+	naos_autoclose int fd = open(invocation->operands[0], O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return naos_error_set_errno(err, errno, "cannot open %s", invocation->operands[0]);
+	return seal_to_target(session, invocation, fd, ret_id, err);
 }
 
 static int run_seal(struct naos_invocation *invocation, struct naos_error *err)
 {
 	const char *source = invocation->operands[0], *target = invocation->operands[1];
 	bool collection = naos_option_given(invocation, "collection");
-	bool given = naos_option_given(invocation, "header-key") && naos_option_given(invocation, "data-key");
+	unsigned given = naos_option_given(invocation, "header-key") + (unsigned)naos_option_given(invocation, "data-key");
 	naos_cleanup(session_end) struct session session = { .jobs = 1 };
-	naos_cleanup(naos_frame_keys_free) struct naos_frame_keys keys = { .keys = { NULL, NULL } };
-	naos_autodraft struct naos_draft draft = { .fd = -1 };
-	struct naos_frame_new what;
+	struct naos_uuid frame_id;
 	char id[NAOS_UUID_TEXT_BYTES];
-	if (collection == given || (collection && (naos_option_given(invocation,
-		"header-key") || naos_option_given(invocation, "data-key"))))
+	if (given != (collection ? 0 : 2))
 		return naos_error_set(err, NAOS_E_USAGE, "give either --collection, or both --header-key and --data-key");
-	int rc = refuse_same(source, target, err);
-	if (rc == 0)
-		rc = read_jobs(invocation, &session.jobs, err);
-	if (rc == 0)
-		rc = naos_admin_begin(invocation, "frame.seal", source, err);
+	int rc = begin(&session, invocation, "frame.seal", collection, err);
 	if (rc != 0)
 		return rc;
-	naos_autoclose int fd = open(source, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		rc = naos_error_set_errno(err, errno, "cannot open %s", source);
-	if (rc == 0)
-		rc = session_start(&session, invocation, collection, err);
-	if (rc == 0)
-		rc = describe_new(&session, invocation, &keys, &what, err);
-	if (rc == 0)
-		rc = naos_draft_create(AT_FDCWD, target, naos_option_given(invocation, "force"), &draft, err);
-	if (rc == 0)
-		rc = seal_to(&draft, fd, source, &what, invocation, err);
+	rc = seal(&session, invocation, &frame_id, err);
 	naos_admin_end(invocation, "frame.seal", source, rc, err);
 	if (rc != 0)
 		return rc;
+	(void)naos_uuid_format(&frame_id, id);
 	if (invocation->json)
-		return naos_print_json(json_pack("{s:s, s:o, s:o, s:s}", "action", "frame.seal", "source",
-			naos_json_text(source), "target",
-						 naos_json_text(target), "frame_id", naos_uuid_format(&what.frame_id, id)), err);
-	printf("sealed %s as frame %s\n", target, naos_uuid_format(&what.frame_id, id));
+		return naos_print_json(json_pack("{s:s, s:o, s:o, s:s}", "action", "frame.seal", "source", naos_json_text(source), "target",
+						 naos_json_text(target), "frame_id", id), err);
+	printf("sealed %s as frame %s\n", target, id);
 	return 0;
 }
 
@@ -258,75 +261,57 @@ static void tell_level(const struct naos_frame *frame)
 			naos_log(NAOS_LOG_WARNING, "%s", naos_frame_key_reason(frame, part));
 }
 
-static int copy_to(struct naos_frame *frame, struct naos_draft *draft, unsigned jobs, bool bar, struct naos_error *err)
-{
-	naos_cleanup(progress_end) struct naos_progress *progress = NULL;
-	int rc = naos_progress_create("opening", naos_frame_result_bytes(frame), bar, &progress, err);
-	if (rc == 0)
-		rc = naos_frame_copy(frame, draft->fd, draft->name, jobs, count, progress, err);
-	if (rc == NAOS_E_INTEGRITY && naos_frame_level(frame) == NAOS_FRAME_FULL) { /* the headers are right,
-		and are worth having */
-		naos_log(NAOS_LOG_WARNING, "%s", err->message);
-		rc = naos_frame_suppress_data(frame, err);
-		if (rc == 0)
-			rc = naos_frame_copy(frame, draft->fd, draft->name, jobs, NULL, NULL, err);
-	}
-	return rc;
-}
-
-static int open_to(struct session *session, const struct naos_invocation *invocation, struct naos_error *err)
+static int print_opened(const struct naos_frame *frame, const struct naos_invocation *invocation, struct naos_error *err)
 {
 	const char *source = invocation->operands[0], *target = invocation->operands[1];
-	naos_autoframe struct naos_frame *frame = NULL;
-	naos_autodraft struct naos_draft draft = { .fd = -1 };
-	int rc = open_frame(session, source, &frame, err);
-	if (rc != 0)
-		return rc;
-	if (naos_frame_level(frame) == NAOS_FRAME_DENIED)
-		return naos_frame_refuse(frame, err);
-	bool full_only = naos_option_given(invocation, "require-full");
-	rc = naos_draft_create(AT_FDCWD, target, naos_option_given(invocation, "force"), &draft, err);
-	if (rc == 0 && !(full_only && naos_frame_level(frame) != NAOS_FRAME_FULL))
-		rc = copy_to(frame, &draft, session->jobs, !invocation->json, err);
-	if (rc == 0 && full_only && naos_frame_level(frame) != NAOS_FRAME_FULL)
-		return naos_error_set(err, naos_frame_worst(frame), "%s can be opened %s", source,
-			naos_frame_level_name(naos_frame_level(frame)));
-	if (rc == 0)
-		rc = naos_draft_publish(&draft, err);
-	if (rc != 0)
-		return rc;
-	if (invocation->json) {
-		json_t *value = level_json(frame);
-		if (value)
-			(void)json_object_update_new(value, json_pack("{s:s, s:o, s:o, s:I}", "action", "frame.open",
-				"source", naos_json_text(source),
-								      "target", naos_json_text(target), "bytes",
-								      (json_int_t)naos_frame_result_bytes(frame)));
-		rc = naos_print_json(value, err);
-	} else {
+	if (!invocation->json) {
 		tell_level(frame);
 		printf("opened %s, %s\n", target, naos_frame_level_name(naos_frame_level(frame)));
+		return 0;
 	}
-	bool tampered = naos_frame_worst(frame) == NAOS_E_INTEGRITY;
-	return rc ? rc : tampered ? naos_error_set(err, NAOS_E_INTEGRITY, "%s was changed: %s holds only what was not",
-		source, target) : 0;
+	json_t *value = level_json(frame);
+	if (value)
+		(void)json_object_update_new(value, json_pack("{s:s, s:o, s:o, s:I}", "action", "frame.open", "source", naos_json_text(source),
+							      "target", naos_json_text(target), "bytes",
+							      (json_int_t)naos_frame_result_bytes(frame)));
+	return naos_print_json(value, err);
+}
+
+static int open_to_target(struct session *session, const struct naos_invocation *invocation, struct naos_error *err)
+{
+	naos_cleanup(progress_end) struct naos_progress *progress = NULL;
+	const char *source = invocation->operands[0], *target = invocation->operands[1];
+	naos_autoframe struct naos_frame *frame = NULL;
+	bool written;
+	int rc = open_frame(session, source, &frame, err);
+	if (rc == 0)
+		rc = naos_progress_create("opening", naos_frame_result_bytes(frame), !invocation->json, &progress, err);
+	if (rc != 0)
+		return rc;
+	const struct naos_frame_writing how = {
+		.replace = naos_option_given(invocation, "force"), .full_only = naos_option_given(invocation, "require-full"),
+		.jobs = session->jobs, .progress = count, .context = progress,
+	};
+	rc = naos_frame_write_file(frame, target, &how, &written, err);
+	if (!written)
+		return rc;
+	progress = naos_progress_free(progress);
+	if (rc != 0)
+		naos_log(NAOS_LOG_WARNING, "%s", err->message);
+	rc = print_opened(frame, invocation, err);
+	if (rc != 0 || naos_frame_worst(frame) != NAOS_E_INTEGRITY)
+		return rc;
+	return naos_error_set(err, NAOS_E_INTEGRITY, "%s was changed: %s holds only what was not", source, target);
 }
 
 static int run_open(struct naos_invocation *invocation, struct naos_error *err)
 {
 	naos_cleanup(session_end) struct session session = { .jobs = 1 };
-	const char *source = invocation->operands[0];
-	int rc = refuse_same(source, invocation->operands[1], err);
-	if (rc == 0)
-		rc = read_jobs(invocation, &session.jobs, err);
-	if (rc == 0)
-		rc = naos_admin_begin(invocation, "frame.open", source, err);
+	int rc = begin(&session, invocation, "frame.open", has_manager(invocation), err);
 	if (rc != 0)
 		return rc;
-	rc = session_start(&session, invocation, has_manager(invocation), err);
-	if (rc == 0)
-		rc = open_to(&session, invocation, err);
-	naos_admin_end(invocation, "frame.open", source, rc, err);
+	rc = open_to_target(&session, invocation, err);
+	naos_admin_end(invocation, "frame.open", invocation->operands[0], rc, err);
 	return rc;
 }
 
@@ -478,6 +463,15 @@ static const struct naos_option cutout_options[] = {
 	{ .name = NULL },
 };
 
+static int cut(struct session *session, const struct naos_invocation *invocation, const struct naos_section *section, size_t unit,
+	       struct naos_frame **ret, struct naos_error *err)
+{
+	int rc = session_start(session, invocation, has_manager(invocation), err);
+	if (rc == 0)
+		rc = open_frame(session, invocation->operands[0], ret, err);
+	return rc ? rc : naos_frame_cut_file(*ret, unit, section, invocation->operands[1], err);
+}
+
 static int run_cutout(struct naos_invocation *invocation, struct naos_error *err)
 {
 	const char *source = invocation->operands[0], *target = invocation->operands[1];
@@ -492,33 +486,23 @@ static int run_cutout(struct naos_invocation *invocation, struct naos_error *err
 	if (number && (*end || !*number))
 		return naos_error_set(err, NAOS_E_USAGE, "--unit is a number");
 	int rc = naos_section_parse(text, &section, err);
-	if (rc == 0 && access(target, F_OK) == 0)
-		rc = naos_error_set(err, NAOS_E_EXISTS, "%s exists already", target);
 	if (rc == 0)
 		rc = naos_admin_begin(invocation, "frame.cutout", source, err);
 	if (rc != 0)
 		return rc;
-	rc = session_start(&session, invocation, has_manager(invocation), err);
-	if (rc == 0)
-		rc = open_frame(&session, source, &frame, err);
-	if (rc == 0) {
-		rc = naos_frame_cut(frame, unit, &section, target, err);
-		if (rc != 0 && rc != NAOS_E_EXISTS)
-			(void)unlink(target);
-	}
+	rc = cut(&session, invocation, &section, unit, &frame, err);
 	naos_admin_end(invocation, "frame.cutout", source, rc, err);
 	if (rc != 0)
 		return rc;
-	if (invocation->json) {
-		json_t *value = level_json(frame);
-		if (value)
-			(void)json_object_update_new(value, json_pack("{s:s, s:o}", "action", "frame.cutout", "target",
-				naos_json_text(target)));
-		return naos_print_json(value, err);
+	if (!invocation->json) {
+		tell_level(frame);
+		printf("wrote %s\n", target);
+		return 0;
 	}
-	tell_level(frame);
-	printf("wrote %s\n", target);
-	return 0;
+	json_t *value = level_json(frame);
+	if (value)
+		(void)json_object_update_new(value, json_pack("{s:s, s:o}", "action", "frame.cutout", "target", naos_json_text(target)));
+	return naos_print_json(value, err);
 }
 
 const struct naos_command naos_command_fits_cutout = {
@@ -545,26 +529,16 @@ static const struct naos_option import_options[] = {
 /* The plaintext is in memory only, between the old file and the frame. */
 static int import(struct session *session, const struct naos_invocation *invocation, struct naos_error *err)
 {
-	const char *source = invocation->operands[0], *target = invocation->operands[1];
-	naos_cleanup(naos_frame_keys_free) struct naos_frame_keys keys = { .keys = { NULL, NULL } };
-	naos_autodraft struct naos_draft draft = { .fd = -1 };
-	struct naos_frame_new what;
+	const char *source = invocation->operands[0];
+	struct naos_uuid frame_id;
 	naos_autoclose int fd = open(source, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return naos_error_set_errno(err, errno, "cannot open %s", source);
 	naos_autoclose int plain = memfd_create("naos-legacy", MFD_CLOEXEC);
-	if (plain < 0)
+	if (plain < 0 || fchmod(plain, 0644) != 0) /* the frame gets its mode */
 		return naos_error_set_errno(err, errno, "no memory for the opened file");
 	int rc = naos_legacy_open(fd, source, session->given[0], session->given[1], plain, err);
-	if (rc == 0)
-		rc = describe_new(session, invocation, &keys, &what, err);
-	if (rc == 0)
-		rc = naos_draft_create(AT_FDCWD, target, naos_option_given(invocation, "force"), &draft, err);
-	if (rc == 0)
-		rc = naos_frame_seal_fd(plain, source, draft.fd, target, &what, err);
-	if (rc == 0 && fchmod(draft.fd, 0644) != 0)
-		rc = naos_error_set_errno(err, errno, "cannot set the mode of %s", target);
-	return rc ? rc : naos_draft_publish(&draft, err);
+	return rc ? rc : seal_to_target(session, invocation, plain, &frame_id, err);
 }
 
 static int run_import(struct naos_invocation *invocation, struct naos_error *err)
@@ -573,16 +547,10 @@ static int run_import(struct naos_invocation *invocation, struct naos_error *err
 	naos_cleanup(session_end) struct session session = { .jobs = 1 };
 	if (!naos_option_given(invocation, "header-key") || !naos_option_given(invocation, "data-key"))
 		return naos_error_set(err, NAOS_E_USAGE, "give the two keys of the old file: --header-key and --data-key");
-	int rc = refuse_same(source, target, err);
-	if (rc == 0)
-		rc = read_jobs(invocation, &session.jobs, err);
-	if (rc == 0)
-		rc = naos_admin_begin(invocation, "frame.import", source, err);
+	int rc = begin(&session, invocation, "frame.import", naos_option_given(invocation, "collection"), err);
 	if (rc != 0)
 		return rc;
-	rc = session_start(&session, invocation, naos_option_given(invocation, "collection"), err);
-	if (rc == 0)
-		rc = import(&session, invocation, err);
+	rc = import(&session, invocation, err);
 	naos_admin_end(invocation, "frame.import", source, rc, err);
 	if (rc != 0)
 		return rc;

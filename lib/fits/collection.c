@@ -15,8 +15,7 @@ static int take_name(char *to, size_t room, const char *name, const char *suffix
 }
 
 int naos_collection_find(const struct naos_config *config, const char *name, struct naos_provider *provider,
-			 struct naos_collection *ret,
-			 struct naos_error *err)
+			 struct naos_collection *ret, struct naos_error *err)
 {
 	static const char *const keys[] = { "header-mek", "data-mek" }, *const suffixes[] = { "-header", "-data" };
 	const char *id = naos_config_string(config, "collection", name, "id");
@@ -54,18 +53,17 @@ void naos_frame_keys_free(struct naos_frame_keys *keys)
 		keys->keys[i] = naos_secret_free(keys->keys[i]);
 }
 
-int naos_collection_new_keys(const struct naos_collection *collection, struct naos_provider *provider,
-			     struct naos_frame_keys *ret,
-			     struct naos_error *err)
+int naos_collection_new_frame(const struct naos_collection *collection, struct naos_provider *provider, struct naos_frame_keys *ret_keys,
+			      struct naos_frame_new *what, struct naos_error *err)
 {
 	static const enum naos_wrap_kind kinds[] = { NAOS_WRAP_FRAME_HEADER, NAOS_WRAP_FRAME_DATA };
 	naos_cleanup(naos_frame_keys_free) struct naos_frame_keys made = { .keys = { NULL, NULL } };
-	int rc = naos_uuid_random(&made.frame_id, err);
+	struct naos_uuid frame_id;
+	int rc = naos_uuid_random(&frame_id, err);
 	for (unsigned i = 0; rc == 0 && i < 2; i++) {
 		rc = naos_secret_random(NAOS_FRAME_KEY_BYTES, &made.keys[i], err);
 		struct naos_wrap_item item = {
-			.context = { .kind = kinds[i], .group_id = collection->id, .object_id = made.frame_id },
-				.key = made.keys[i],
+			.context = { .kind = kinds[i], .group_id = collection->id, .object_id = frame_id }, .key = made.keys[i],
 		};
 		if (rc == 0)
 			rc = naos_keys_wrap(provider, collection->meks[i], &item, 1, err);
@@ -75,8 +73,15 @@ int naos_collection_new_keys(const struct naos_collection *collection, struct na
 	}
 	if (rc != 0)
 		return rc;
-	*ret = made;
+	*ret_keys = made;
 	made.keys[0] = made.keys[1] = NULL;
+	what->algorithm = collection->algorithm;
+	what->frame_id = frame_id;
+	what->collection_id = collection->id;
+	for (unsigned i = 0; i < 2; i++) {
+		what->keys[i] = ret_keys->keys[i];
+		what->blobs[i] = &ret_keys->blobs[i];
+	}
 	return 0;
 }
 

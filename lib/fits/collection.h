@@ -20,19 +20,17 @@ struct naos_collection {
 
 /* NAOS_E_CONFIG: both MEKs are the same; NAOS_E_NOKEY: the key manager has no such MEK. */
 int naos_collection_find(const struct naos_config *config, const char *name, struct naos_provider *provider,
-			 struct naos_collection *ret,
-			 struct naos_error *err) naos_must_check;
+			 struct naos_collection *ret, struct naos_error *err) naos_must_check;
 
-/* What a new frame needs; the caller frees the keys. */
+/* Two fresh keys of a frame, as they are and wrapped; they must live until it is sealed. */
 struct naos_frame_keys {
-	struct naos_uuid frame_id;
 	struct naos_secret *keys[2];
 	struct naos_blob blobs[2];
 };
-/* Two fresh keys, wrapped by the collection's MEKs. */
-int naos_collection_new_keys(const struct naos_collection *collection, struct naos_provider *provider,
-			     struct naos_frame_keys *ret,
-			     struct naos_error *err) naos_must_check;
+/* Makes them, wrapped by the collection's MEKs, and fills what of the new frame follows from the collection: its ids, algorithm
+ * and keys. */
+int naos_collection_new_frame(const struct naos_collection *collection, struct naos_provider *provider, struct naos_frame_keys *ret_keys,
+			      struct naos_frame_new *what, struct naos_error *err) naos_must_check;
 void naos_frame_keys_free(struct naos_frame_keys *keys);
 
 /* A source of keys for frames of any collection: keys given by hand come first, then the key manager (NULL: none).  A key that the

@@ -89,8 +89,7 @@ static int read_container(struct naos_frame *frame, struct naos_error *err)
 /* --- keys ------------------------------------------------------------------------------------------------------------------- */
 
 int frame_open_segment(struct naos_frame *frame, enum naos_frame_part part, uint32_t hdu, uint64_t index, uint8_t *text,
-		       size_t *ret_bytes,
-		       struct naos_error *err)
+		       size_t *ret_bytes, struct naos_error *err)
 {
 	uint8_t raw[NAOS_FRAME_ROW_BYTES], associated[NAOS_FRAME_ASSOCIATED_BYTES];
 	struct naos_frame_row row;

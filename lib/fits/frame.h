@@ -24,8 +24,7 @@ struct naos_frame_new {
 /* Writes the frame of an open FITS file to an empty file.  Not flushed; on failure the target is of no value.
  * NAOS_E_FORMAT: no FITS file, with the reason; NAOS_E_CHANGED: it changed meanwhile. */
 int naos_frame_seal_fd(int source_fd, const char *source_name, int target_fd, const char *target_name,
-		    const struct naos_frame_new *what,
-		    struct naos_error *err) naos_must_check;
+		    const struct naos_frame_new *what, struct naos_error *err) naos_must_check;
 
 /* --- opening -------------------------------------------------------------------------------------------------------------- */
 

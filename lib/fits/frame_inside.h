@@ -48,8 +48,7 @@ struct naos_frame {
 
 /* Decrypts one segment into text (its row's bytes).  NAOS_E_INTEGRITY; text is zeroed then. */
 int frame_open_segment(struct naos_frame *frame, enum naos_frame_part part, uint32_t hdu, uint64_t index, uint8_t *text,
-		       size_t *ret_bytes,
-		       struct naos_error *err) naos_must_check;
+		       size_t *ret_bytes, struct naos_error *err) naos_must_check;
 /* Makes the pieces of the result from level, headers and manifest. */
 int frame_make_view(struct naos_frame *frame, struct naos_error *err) naos_must_check;
 void frame_free_view(struct naos_frame *frame);

@@ -194,13 +194,13 @@ static int read_header(struct legacy *legacy, struct naos_error *err)
 
 static int read_shape(struct legacy *legacy, struct naos_error *err)
 {
-	int status = 0, bitpix, axes;
+	int status = 0, bitpix = 0, axes = 0;
 	fits_read_key(legacy->fits, TINT, "ORIG_BPX", &bitpix, NULL, &status);
 	fits_read_key(legacy->fits, TINT, "ORIG_NAX", &axes, NULL, &status);
-	int size = abs(bitpix);
-	if (status != 0 || axes < 0 || axes > MAX_AXES || (size != 8 && size != 16 && size != 32 && size != 64))
+	bool known = bitpix == 8 || bitpix == 16 || bitpix == 32 || bitpix == 64 || bitpix == -32 || bitpix == -64;
+	if (status != 0 || axes < 0 || axes > MAX_AXES || !known)
 		return bad(legacy, err, "its ORIG_ keywords make no image");
-	uint64_t bytes = axes ? (uint64_t)size / 8 : 0;
+	uint64_t bytes = axes ? (uint64_t)abs(bitpix) / 8 : 0;
 	for (int i = 1; i <= axes; i++) {
 		char keyword[24];
 		LONGLONG length;

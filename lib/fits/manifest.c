@@ -90,6 +90,8 @@ static int decode_units(struct naos_cursor *in, struct naos_frame_manifest *mani
 			return bad(err, "a header of impossible size");
 		total += unit->header_bytes + unit->data_bytes;
 		headers += unit->header_bytes;
+		if (total > NAOS_FRAME_MAX_BYTES) /* before it can wrap around */
+			return bad(err, "its units are larger than any file");
 	}
 	if (!naos_cursor_at_end(in))
 		return bad(err, "bytes behind its end");

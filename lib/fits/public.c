@@ -2,12 +2,10 @@
  * complete.  SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/io.h"
 #include "fits/collection.h"
-#include "fits/cutout.h"
-#include "seal/publish.h"
+#include "fits/whole.h"
 #include "seal/walk.h"
 
 /* --- keys ----------------------------------------------------------------------------------------------------------------- */
@@ -65,21 +63,6 @@ static unsigned jobs_of(unsigned jobs)
 
 /* --- seal ------------------------------------------------------------------------------------------------------------------- */
 
-static int seal_file(int source_fd, const char *source, const char *target, const struct naos_frame_new *what, bool replace,
-		     struct naos_error *err)
-{
-	naos_autodraft struct naos_draft draft = { .fd = -1 };
-	struct stat status;
-	if (fstat(source_fd, &status) != 0)
-		return naos_error_set_errno(err, errno, "cannot read the status of %s", source);
-	int rc = naos_draft_create(AT_FDCWD, target, replace, &draft, err);
-	if (rc == 0)
-		rc = naos_frame_seal_fd(source_fd, source, draft.fd, target, what, err);
-	if (rc == 0 && fchmod(draft.fd, status.st_mode & 0777) != 0)
-		rc = naos_error_set_errno(err, errno, "cannot set the mode of %s", target);
-	return rc ? rc : naos_draft_publish(&draft, err);
-}
-
 int naos_frame_seal(const char *source, const char *target, const struct naos_frame_access *wanted, const char *collection,
 		    uint32_t segment_bytes, bool replace, unsigned jobs, struct naos_error *err)
 {
@@ -99,22 +82,13 @@ int naos_frame_seal(const char *source, const char *target, const struct naos_fr
 		rc = naos_error_set(err, NAOS_E_USAGE, "give a collection, or both the header key and the data key");
 	if (rc == 0 && collection)
 		rc = naos_collection_find(access.config, collection, access.provider, &found, err);
+	what.keys[0] = access.given[0];
+	what.keys[1] = access.given[1];
 	if (rc == 0 && collection)
-		rc = naos_collection_new_keys(&found, access.provider, &fresh, err);
+		rc = naos_collection_new_frame(&found, access.provider, &fresh, &what, err);
 	else if (rc == 0)
 		rc = naos_uuid_random(&what.frame_id, err);
-	if (rc != 0)
-		return rc;
-	for (unsigned i = 0; i < 2; i++) {
-		what.keys[i] = collection ? fresh.keys[i] : access.given[i];
-		what.blobs[i] = collection ? &fresh.blobs[i] : NULL;
-	}
-	if (collection) {
-		what.algorithm = found.algorithm;
-		what.frame_id = fresh.frame_id;
-		what.collection_id = found.id;
-	}
-	return seal_file(fd, shown, target, &what, replace, err);
+	return rc ? rc : naos_frame_seal_file(fd, shown, target, replace, &what, err);
 }
 
 /* --- open ------------------------------------------------------------------------------------------------------------------- */
@@ -139,36 +113,14 @@ int naos_frame_open(const char *path, const struct naos_frame_access *wanted, st
 
 int naos_frame_write(struct naos_frame *frame, const char *target, bool replace, unsigned jobs, struct naos_error *err)
 {
-	naos_autodraft struct naos_draft draft = { .fd = -1 };
-	struct naos_error changed = NAOS_ERROR_INIT;
-	if (naos_frame_level(frame) == NAOS_FRAME_DENIED)
-		return naos_frame_refuse(frame, err);
-	int rc = naos_draft_create(AT_FDCWD, target, replace, &draft, err);
-	if (rc == 0)
-		rc = naos_frame_copy(frame, draft.fd, target, jobs_of(jobs), NULL, NULL, &changed);
-	if (rc == NAOS_E_INTEGRITY && naos_frame_level(frame) == NAOS_FRAME_FULL) { /* the headers are worth having */
-		rc = naos_frame_suppress_data(frame, err);
-		if (rc == 0)
-			rc = naos_frame_copy(frame, draft.fd, target, jobs_of(jobs), NULL, NULL, err);
-		if (rc == 0)
-			rc = naos_draft_publish(&draft, err);
-		return rc ? rc : naos_error_set(err, NAOS_E_INTEGRITY, "%s", changed.message);
-	}
-	if (rc != 0)
-		return changed.code ? naos_error_set(err, rc, "%s", changed.message) : rc;
-	return naos_draft_publish(&draft, err);
+	const struct naos_frame_writing how = { .replace = replace, .jobs = jobs_of(jobs) };
+	bool written;
+	return naos_frame_write_file(frame, target, &how, &written, err);
 }
 
 int naos_frame_cutout(struct naos_frame *frame, size_t unit, const char *section, const char *target, struct naos_error *err)
 {
 	struct naos_section parsed;
 	int rc = naos_section_parse(section, &parsed, err);
-	if (rc == 0 && access(target, F_OK) == 0)
-		rc = naos_error_set(err, NAOS_E_EXISTS, "%s exists already", target);
-	if (rc != 0)
-		return rc;
-	rc = naos_frame_cut(frame, unit, &parsed, target, err);
-	if (rc != 0)
-		(void)unlink(target);
-	return rc;
+	return rc ? rc : naos_frame_cut_file(frame, unit, &parsed, target, err);
 }

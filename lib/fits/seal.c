@@ -1,6 +1,4 @@
 /* Sealing: structure, manifest, segments by several threads.  SPDX-License-Identifier: Apache-2.0 */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -8,6 +6,7 @@
 #include "fits/frame.h"
 #include "fits/framekeys.h"
 #include "fits/structure.h"
+#include "fits/threads.h"
 
 /* One run of work: all rows of the table, taken by threads one after the other. */
 struct sealing {
@@ -20,9 +19,7 @@ struct sealing {
 	struct naos_gcm_key *keys[2];
 	uint8_t *rows;
 	atomic_uint_fast64_t next; /* row */
-	pthread_mutex_t lock;      /* guards what follows */
-	struct naos_error err;
-	int failed;
+	struct frame_threads threads;
 };
 
 /* Part, unit and index of a row: the reverse of naos_container_row. */
@@ -93,43 +90,22 @@ static int seal_row(struct sealing *sealing, uint64_t number, uint8_t *buffer, s
 	return rc;
 }
 
-static void *work(void *context)
+static int seal_some(void *context, struct naos_error *err)
 {
 	struct sealing *sealing = context;
-	struct naos_error err = NAOS_ERROR_INIT;
 	uint8_t *buffer = NULL;
 	int rc = posix_memalign((void **)&buffer, 4096, sealing->manifest->segment_bytes) == 0 ?
-			 0 : naos_error_set(&err, NAOS_E_NOMEM, "no memory to seal %s", sealing->source_name);
-	while (rc == 0 && !sealing->failed) {
+			 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to seal %s", sealing->source_name);
+	while (rc == 0 && !sealing->threads.failed) {
 		uint64_t number = sealing->next++;
 		if (number >= sealing->container->rows)
 			break;
-		rc = seal_row(sealing, number, buffer, &err);
+		rc = seal_row(sealing, number, buffer, err);
 	}
+	if (buffer)
+		naos_wipe(buffer, sealing->manifest->segment_bytes);
 	free(buffer);
-	if (rc != 0) {
-		(void)pthread_mutex_lock(&sealing->lock);
-		if (!sealing->failed)
-			sealing->err = err;
-		sealing->failed = sealing->failed ? sealing->failed : rc;
-		(void)pthread_mutex_unlock(&sealing->lock);
-	}
-	return NULL;
-}
-
-static int seal_rows(struct sealing *sealing, struct naos_error *err)
-{
-	pthread_t threads[64];
-	unsigned jobs = sealing->what->jobs < 64 ? sealing->what->jobs : 64, started = 0;
-	for (; started + 1 < jobs; started++)
-		if (pthread_create(&threads[started], NULL, work, sealing) != 0)
-			break;
-	(void)work(sealing);
-	for (unsigned i = 0; i < started; i++)
-		(void)pthread_join(threads[i], NULL);
-	if (sealing->failed && err)
-		*err = sealing->err;
-	return sealing->failed;
+	return rc;
 }
 
 /* Everything but the heap: headers, manifest, wrapped keys, rows; the file's end. */
@@ -164,8 +140,7 @@ static int write_rest(const struct sealing *sealing, struct naos_error *err)
 }
 
 static int describe(const struct naos_frame_new *what, const struct naos_fits_structure *structure,
-		    struct naos_frame_manifest *manifest,
-		    struct naos_error *err)
+		    struct naos_frame_manifest *manifest, struct naos_error *err)
 {
 	*manifest = (struct naos_frame_manifest){
 		.algorithm = what->algorithm,
@@ -211,8 +186,7 @@ static int unchanged(int fd, const char *name, const struct stat *before, struct
 }
 
 int naos_frame_seal_fd(int source_fd, const char *source_name, int target_fd, const char *target_name,
-		    const struct naos_frame_new *what,
-		    struct naos_error *err)
+		    const struct naos_frame_new *what, struct naos_error *err)
 {
 	naos_cleanup(naos_fits_structure_free) struct naos_fits_structure structure = { .count = 0 };
 	naos_cleanup(naos_frame_manifest_free) struct naos_frame_manifest manifest = { .hdus = NULL };
@@ -234,7 +208,7 @@ int naos_frame_seal_fd(int source_fd, const char *source_name, int target_fd, co
 		.source_fd = source_fd, .target_fd = target_fd, .source_name = source_name, .target_name = target_name,
 			.what = what,
 		.structure = &structure, .manifest = &manifest, .container = &container, .rows = rows,
-		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.threads = { .work = seal_some, .context = &sealing },
 	};
 	for (unsigned i = 0; rc == 0 && i < 2; i++) {
 		uint8_t commit[NAOS_FRAME_COMMIT_BYTES];
@@ -242,7 +216,7 @@ int naos_frame_seal_fd(int source_fd, const char *source_name, int target_fd, co
 			err);
 	}
 	if (rc == 0)
-		rc = seal_rows(&sealing, err);
+		rc = frame_threads_run(&sealing.threads, what->jobs, err);
 	if (rc == 0)
 		rc = write_rest(&sealing, err);
 	if (rc == 0)

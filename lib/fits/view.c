@@ -1,10 +1,10 @@
 /* The FITS file that a level gives: pieces of memory, zeros and data; reading it at any place, and all of it.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/io.h"
 #include "fits/frame_inside.h"
+#include "fits/threads.h"
 
 /* --- making the pieces -------------------------------------------------------------------------------------------------------- */
 
@@ -241,11 +241,10 @@ struct copying {
 	const char *name;
 	void (*progress)(void *context, uint64_t bytes);
 	void *context;
+	struct frame_threads threads;
 	pthread_mutex_t lock; /* guards what follows */
 	size_t piece;
 	uint64_t at; /* in the piece */
-	int failed;
-	struct naos_error err;
 };
 
 static bool next_step(struct copying *copying, uint64_t *ret_offset, size_t *ret_bytes)
@@ -253,7 +252,7 @@ static bool next_step(struct copying *copying, uint64_t *ret_offset, size_t *ret
 	const struct naos_frame *frame = copying->frame;
 	bool more = false;
 	(void)pthread_mutex_lock(&copying->lock);
-	while (!copying->failed && copying->piece < frame->piece_count) {
+	while (!copying->threads.failed && copying->piece < frame->piece_count) {
 		const struct frame_piece *piece = &frame->pieces[copying->piece];
 		uint64_t left = piece->bytes - copying->at;
 		bool hole = piece->kind == PIECE_ZERO; /* the file is sparse there */
@@ -272,56 +271,40 @@ static bool next_step(struct copying *copying, uint64_t *ret_offset, size_t *ret
 	return more;
 }
 
-static void *copy_some(void *context)
+static int copy_some(void *context, struct naos_error *err)
 {
 	struct copying *copying = context;
-	struct naos_error err = NAOS_ERROR_INIT;
 	uint8_t *buffer = NULL;
 	uint64_t offset;
 	size_t bytes, got;
 	int rc = posix_memalign((void **)&buffer, 4096, copying->frame->manifest.segment_bytes) == 0 ?
-			 0 : naos_error_set(&err, NAOS_E_NOMEM, "no memory to read %s", copying->frame->name);
+			 0 : naos_error_set(err, NAOS_E_NOMEM, "no memory to read %s", copying->frame->name);
 	while (rc == 0 && next_step(copying, &offset, &bytes)) {
-		rc = naos_frame_read_at(copying->frame, buffer, bytes, offset, &got, &err);
+		rc = naos_frame_read_at(copying->frame, buffer, bytes, offset, &got, err);
 		if (rc == 0 && copying->fd >= 0)
-			rc = naos_io_pwrite(copying->fd, buffer, got, offset, copying->name, &err);
+			rc = naos_io_pwrite(copying->fd, buffer, got, offset, copying->name, err);
 		if (rc == 0 && copying->progress)
 			copying->progress(copying->context, got);
 	}
 	if (buffer)
 		naos_wipe(buffer, copying->frame->manifest.segment_bytes);
 	free(buffer);
-	if (rc != 0) {
-		(void)pthread_mutex_lock(&copying->lock);
-		if (!copying->failed)
-			copying->err = err;
-		copying->failed = copying->failed ? copying->failed : rc;
-		(void)pthread_mutex_unlock(&copying->lock);
-	}
-	return NULL;
+	return rc;
 }
 
 static int copy_all(struct copying *copying, unsigned jobs, struct naos_error *err)
 {
-	pthread_t threads[64];
-	unsigned started = 0;
-	jobs = jobs < 64 ? jobs : 64;
-	for (; started + 1 < jobs; started++)
-		if (pthread_create(&threads[started], NULL, copy_some, copying) != 0)
-			break;
-	(void)copy_some(copying);
-	for (unsigned i = 0; i < started; i++)
-		(void)pthread_join(threads[i], NULL);
-	if (copying->failed && err)
-		*err = copying->err;
-	return copying->failed;
+	copying->threads = (struct frame_threads){ .work = copy_some, .context = copying };
+	(void)pthread_mutex_init(&copying->lock, NULL);
+	int rc = frame_threads_run(&copying->threads, jobs, err);
+	(void)pthread_mutex_destroy(&copying->lock);
+	return rc;
 }
 
 int naos_frame_copy(struct naos_frame *frame, int target_fd, const char *target_name, unsigned jobs,
 		    void (*progress)(void *context, uint64_t bytes), void *context, struct naos_error *err)
 {
-	struct copying copying = { .frame = frame, .fd = target_fd, .name = target_name, .progress = progress, .context = context,
-				   .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct copying copying = { .frame = frame, .fd = target_fd, .name = target_name, .progress = progress, .context = context };
 	if (frame->level == NAOS_FRAME_DENIED)
 		return naos_error_set(err, frame->reasons[0].code, "%s; %s", frame->reasons[0].message,
 			frame->reasons[1].message);
@@ -332,7 +315,7 @@ int naos_frame_copy(struct naos_frame *frame, int target_fd, const char *target_
 
 int naos_frame_verify(struct naos_frame *frame, struct naos_error *err)
 {
-	struct copying copying = { .frame = frame, .fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct copying copying = { .frame = frame, .fd = -1 };
 	for (unsigned i = 0; i < 2; i++)
 		if (frame->states[i] == NAOS_FRAME_KEY_TAMPERED || frame->states[i] == NAOS_FRAME_KEY_WRONG) {
 			*err = frame->reasons[i];

@@ -332,6 +332,27 @@ static void test_the_same_key_for_both_parts_is_refused(void **state)
 	free(plain.data);
 }
 
+/* 2^14 units of 2^50 bytes: their sum is 0 again. */
+static void test_units_whose_sum_wraps_around_are_refused(void **state)
+{
+	struct naos_frame_manifest made = {
+		.algorithm = NAOS_AES_256_GCM, .segment_bytes = SEGMENT, .hdu_count = (1u << 14) + 1,
+		.hdus = calloc((1u << 14) + 1, sizeof(*made.hdus)),
+	}, read;
+	assert_non_null(made.hdus);
+	for (uint32_t i = 0; i < made.hdu_count; i++)
+		made.hdus[i] = (struct naos_frame_hdu){
+			.header_bytes = 2880, .data_bytes = i ? NAOS_FRAME_MAX_BYTES : 0, .text = (const uint8_t *)"",
+		};
+	made.file_bytes = (uint64_t)made.hdu_count * 2880;
+	assert_ok(naos_frame_manifest_encode(&made, &err), &err);
+	uint8_t *raw = malloc(made.raw_bytes);
+	assert_non_null(raw);
+	memcpy(raw, made.raw, made.raw_bytes);
+	assert_code(naos_frame_manifest_decode(raw, made.raw_bytes, &read, &err), NAOS_E_FORMAT);
+	naos_frame_manifest_free(&made);
+}
+
 int main(int argc, char **argv)
 {
 	every_bit = argc > 1 && strcmp(argv[1], "--slow") == 0;
@@ -342,6 +363,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_segments_of_another_place_or_frame_are_refused),
 		cmocka_unit_test(test_what_is_no_fits_is_refused_with_a_reason),
 		cmocka_unit_test(test_the_same_key_for_both_parts_is_refused),
+		cmocka_unit_test(test_units_whose_sum_wraps_around_are_refused),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
