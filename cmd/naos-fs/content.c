@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "content.h"
+#include "content_inside.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,31 +10,9 @@
 #include "base/log.h"
 #include "times.h"
 
-#define IDLE_MAX 1024u      /* closed files that stay open at most */
-#define BATCH 512u          /* files sealed together */
-#define SEAL_ATTEMPTS 3u
-#define TICK_MS 250u
-#define GATHER_MS 1000u     /* bytes stay gathered at most so long */
 #define GATHER_BYTES ((size_t)4 << 20)       /* of one file */
 #define GATHER_SUM_BYTES ((size_t)256 << 20) /* of all */
 #define BUSY_WAIT_MS 2000u  /* for another program that holds the file, such as a check */
-
-struct content_table {
-	pthread_mutex_t lock; /* guards the ring and what follows; taken after an inode's lock */
-	struct content first; /* ring of all contents */
-	pthread_cond_t wake;
-	bool hurry, stop, started;
-	pthread_t thread;
-	atomic_size_t idle;     /* contents that nobody has open */
-	atomic_size_t gathered; /* bytes that contents have gathered */
-};
-
-static uint64_t now_ms(void)
-{
-	struct timespec now;
-	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 static void ring_add(struct content_table *table, struct content *content)
 {
@@ -130,7 +108,7 @@ static int open_sealed(struct naos_fs *fs, struct inode *inode, struct content *
 }
 
 /* True if the file has no name any more. */
-static bool is_unlinked(const struct content *content)
+bool content_is_unlinked(const struct content *content)
 {
 	struct stat status;
 	return fstat(content->fd, &status) == 0 && status.st_nlink == 0;
@@ -142,7 +120,7 @@ static struct content **place_of(struct inode *inode, bool writable)
 }
 
 /* Frees a content that nobody uses; seal false where it is clean or of no value. */
-static int let_go(struct naos_fs *fs, struct content *content, bool seal, struct naos_error *err)
+int content_let_go(struct naos_fs *fs, struct content *content, bool seal, struct naos_error *err)
 {
 	struct stat before;
 	bool quiet = seal && fs->shared && times_save(content, &before);
@@ -188,12 +166,12 @@ static int content_make(struct naos_fs *fs, struct inode *inode, bool write, str
 	*place_of(inode, content->writable) = content;
 	/* a file that was replaced below (naos fileset rekey) has no name any more, and the writers' lock was free again */
 	if (fstat(content->fd, &status) == 0 && status.st_nlink == 0 && !inode->unlinked) {
-		(void)!let_go(fs, naos_steal(content), false, NULL);
+		(void)!content_let_go(fs, naos_steal(content), false, NULL);
 		return naos_error_set(err, NAOS_E_CHANGED, "file %llu was replaced", (unsigned long long)inode->number);
 	}
 	if (resized) { /* it stays open, so that the next lookup shows its size and the next open has it */
 		content->handles = 0;
-		content->closed_at_ms = now_ms();
+		content->closed_at_ms = content_now_ms();
 		fs->contents->idle++;
 		content = NULL;
 		return naos_error_set(err, NAOS_E_CHANGED, "file %llu got another size by recovery", (unsigned long long)inode->number);
@@ -211,7 +189,7 @@ int content_open(struct naos_fs *fs, struct inode *inode, bool write, struct con
 		content = inode->reader;
 	if (content && content->handles == 0 && !content->busy && naos_sealed_file_failed(content->file)) {
 		fs->contents->idle--; /* a flush of it failed: who closed it and opens it again starts afresh */
-		(void)!let_go(fs, naos_steal(content), false, NULL);
+		(void)!content_let_go(fs, naos_steal(content), false, NULL);
 	}
 	if (content) {
 		if (content->handles++ == 0)
@@ -278,16 +256,16 @@ void content_close(struct naos_fs *fs, struct content *content)
 	inode_hold(fs, inode);
 	(void)pthread_mutex_lock(&inode->lock);
 	if (--content->handles == 0) {
-		content->closed_at_ms = now_ms();
+		content->closed_at_ms = content_now_ms();
 		idle = ++fs->contents->idle;
-		if (!content->busy && is_unlinked(content)) {
+		if (!content->busy && content_is_unlinked(content)) {
 			fs->contents->idle--;
-			(void)!let_go(fs, content, false, NULL);
+			(void)!content_let_go(fs, content, false, NULL);
 		}
 	}
 	(void)pthread_mutex_unlock(&inode->lock);
 	inode_put(fs, inode, 1);
-	if (idle > IDLE_MAX && idle % (IDLE_MAX / 4) == 0)
+	if (idle > NAOS_FS_IDLE_MAX && idle % (NAOS_FS_IDLE_MAX / 4) == 0)
 		hurry(fs->contents);
 }
 
@@ -300,75 +278,13 @@ void content_drop_unlinked(struct naos_fs *fs, struct inode *inode)
 		struct content *content = *place_of(inode, writable);
 		if (content && content->handles == 0 && !content->busy) {
 			fs->contents->idle--;
-			(void)!let_go(fs, content, false, NULL);
+			(void)!content_let_go(fs, content, false, NULL);
 		}
 	}
 	(void)pthread_mutex_unlock(&inode->lock);
 }
 
-/* --- sealing ------------------------------------------------------------------------------------------------------------ */
-
-/* Marks a content as busy, so that it stays while the thread works on it; false if there is nothing to do any more. */
-static bool take(struct naos_fs *fs, struct inode *inode, const struct content *wanted, bool idle_only)
-{
-	(void)pthread_mutex_lock(&inode->lock);
-	struct content *content = inode->content == wanted ? inode->content : inode->reader == wanted ? inode->reader : NULL;
-	bool taken = content && !content->busy && !(idle_only && content->handles > 0);
-	if (taken)
-		content->busy = true;
-	(void)pthread_mutex_unlock(&inode->lock);
-	return taken;
-}
-
-/* Contents to be sealed (nobody has them open, and `delay_ms` is over), or those with bytes gathered long ago. */
-static size_t collect(struct naos_fs *fs, bool idle, uint64_t delay_ms, size_t keep, struct content *batch[static BATCH])
-{
-	struct content_table *table = fs->contents;
-	struct content *found[BATCH];
-	struct inode *inodes[BATCH];
-	uint64_t now = now_ms();
-	size_t candidates = 0, count = 0, surplus = table->idle > keep ? table->idle - keep : 0;
-	(void)pthread_mutex_lock(&table->lock);
-	for (struct content *at = table->first.next; at != &table->first && candidates < BATCH; at = at->next) {
-		bool due = idle ? at->handles == 0 && (now - at->closed_at_ms >= delay_ms || candidates < surplus) :
-				  at->gathered_at_ms && now - at->gathered_at_ms >= delay_ms;
-		if (!due)
-			continue;
-		inode_hold(fs, at->inode);
-		found[candidates] = at;
-		inodes[candidates++] = at->inode;
-	}
-	(void)pthread_mutex_unlock(&table->lock);
-	for (size_t i = 0; i < candidates; i++) {
-		if (take(fs, inodes[i], found[i], idle))
-			batch[count++] = found[i];
-		inode_put(fs, inodes[i], 1);
-	}
-	return count;
-}
-
-/* Ends the thread's work on a content: it is let go if it was sealed and nobody opened it in the meantime. */
-static void finish(struct naos_fs *fs, struct content *content, bool sealed, int rc, const struct naos_error *err)
-{
-	struct inode *inode = content->inode;
-	inode_hold(fs, inode);
-	(void)pthread_mutex_lock(&inode->lock);
-	content->busy = false;
-	content->failures = rc == 0 ? 0 : content->failures + 1;
-	if (rc != 0)
-		naos_log(NAOS_LOG_WARNING, "event=seal-failed inode=%llu reason=\"%s\"", (unsigned long long)inode->number, err->message);
-	if (content->handles == 0 && (sealed || content->failures >= SEAL_ATTEMPTS || is_unlinked(content))) {
-		fs->contents->idle--;
-		struct naos_error why = NAOS_ERROR_INIT;
-		if (let_go(fs, content, fs->shared && content->writable && !is_unlinked(content), &why) != 0)
-			naos_log(NAOS_LOG_WARNING, "event=seal-failed inode=%llu reason=\"%s\"", (unsigned long long)inode->number,
-				 why.message);
-	} else if (content->handles == 0 && rc != 0) {
-		content->closed_at_ms = now_ms();
-	}
-	(void)pthread_mutex_unlock(&inode->lock);
-	inode_put(fs, inode, 1);
-}
+/* --- gathered bytes, sealing ------------------------------------------------------------------------------------------------ */
 
 /* The table's sum follows what a content has gathered. */
 static size_t count_gathered(struct naos_fs *fs, struct content *content)
@@ -381,7 +297,7 @@ static size_t count_gathered(struct naos_fs *fs, struct content *content)
 }
 
 /* Writes what a content has gathered; times stay those of the write.  With content->change held. */
-static int settle(struct naos_fs *fs, struct content *content, struct naos_error *err)
+int content_settle_held(struct naos_fs *fs, struct content *content, struct naos_error *err)
 {
 	struct stat status;
 	if (naos_sealed_file_gathered(content->file) == 0)
@@ -394,16 +310,8 @@ static int settle(struct naos_fs *fs, struct content *content, struct naos_error
 	return rc;
 }
 
-static int settle_alone(struct naos_fs *fs, struct content *content, struct naos_error *err)
-{
-	(void)pthread_mutex_lock(&content->change);
-	int rc = settle(fs, content, err);
-	(void)pthread_mutex_unlock(&content->change);
-	return rc;
-}
-
 /* naos_sealed_file_seal_step.  With content->change held. */
-static int seal_step(struct naos_fs *fs, struct content *content, struct naos_sealing *sealing, bool *ret_sealed, struct naos_error *err)
+int content_seal_step(struct naos_fs *fs, struct content *content, struct naos_sealing *sealing, bool *ret_sealed, struct naos_error *err)
 {
 	struct stat status;
 	bool known = times_save(content, &status);
@@ -412,108 +320,6 @@ static int seal_step(struct naos_fs *fs, struct content *content, struct naos_se
 	if (known)
 		times_restore(content, &status);
 	return rc;
-}
-
-struct job {
-	struct content *content;
-	struct naos_sealing sealing;
-	bool done;
-};
-
-static void begin_job(struct naos_fs *fs, struct job *job)
-{
-	struct naos_error err = NAOS_ERROR_INIT;
-	int rc = settle_alone(fs, job->content, &err);
-	/* nothing to do for what is clean, is only read, or has no name any more */
-	job->done = rc != 0 || !job->content->writable || is_unlinked(job->content) ||
-		    naos_sealed_file_clean(job->content->file) || fs->shared; /* shared files are sealed by the last that closes them */
-	if (job->done)
-		finish(fs, job->content, rc == 0, rc, &err);
-}
-
-/* Seals files together: between two steps one flush of the file system stands for the flushes of all. */
-static void seal_batch(struct naos_fs *fs, struct content **batch, size_t count)
-{
-	naos_autofree struct job *jobs = calloc(count, sizeof(*jobs));
-	size_t left = 0;
-	int flushed = 0;
-	for (size_t i = 0; i < count; i++) {
-		if (!jobs) {
-			finish(fs, batch[i], false, 0, NULL);
-			continue;
-		}
-		jobs[i].content = batch[i];
-		begin_job(fs, &jobs[i]);
-		left += !jobs[i].done;
-	}
-	while (left > 0) {
-		for (size_t i = 0; i < count; i++) {
-			struct naos_error err = NAOS_ERROR_INIT;
-			bool sealed = false;
-			int rc;
-			if (jobs[i].done)
-				continue;
-			(void)pthread_mutex_lock(&jobs[i].content->change);
-			if (flushed)
-				rc = naos_error_set_errno(&err, flushed, "cannot make files durable");
-			else
-				rc = seal_step(fs, jobs[i].content, &jobs[i].sealing, &sealed, &err);
-			(void)pthread_mutex_unlock(&jobs[i].content->change);
-			if (rc == 0 && !sealed)
-				continue;
-			jobs[i].done = true;
-			left--;
-			finish(fs, jobs[i].content, rc == 0, rc, &err);
-		}
-		if (left > 0)
-			flushed = syncfs(fs->root_dir_fd) == 0 ? 0 : errno;
-	}
-}
-
-static void seal_due(struct naos_fs *fs, uint64_t delay_ms, size_t keep)
-{
-	struct content *batch[BATCH];
-	size_t count;
-	do {
-		count = collect(fs, true, delay_ms, keep, batch);
-		if (count)
-			seal_batch(fs, batch, count);
-	} while (count == BATCH);
-}
-
-static void settle_due(struct naos_fs *fs)
-{
-	struct content *batch[BATCH];
-	size_t count = collect(fs, false, GATHER_MS, 0, batch);
-	for (size_t i = 0; i < count; i++) {
-		struct naos_error err = NAOS_ERROR_INIT;
-		int rc = settle_alone(fs, batch[i], &err); /* told to the user by the next fsync, too */
-		finish(fs, batch[i], false, rc, &err);
-	}
-}
-
-static void *run(void *context)
-{
-	struct naos_fs *fs = context;
-	struct content_table *table = fs->contents;
-	for (unsigned tick = 0;; tick++) {
-		struct timespec until;
-		(void)clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += TICK_MS * 1000000L;
-		until.tv_sec += until.tv_nsec / 1000000000L;
-		until.tv_nsec %= 1000000000L;
-		(void)pthread_mutex_lock(&table->lock);
-		while (!table->stop && !table->hurry)
-			if (pthread_cond_timedwait(&table->wake, &table->lock, &until) != 0)
-				break;
-		bool stop = table->stop;
-		table->hurry = false;
-		(void)pthread_mutex_unlock(&table->lock);
-		if (stop)
-			return NULL;
-		settle_due(fs);
-		seal_due(fs, (uint64_t)fs->seal_delay_s * 1000, IDLE_MAX / 2);
-	}
 }
 
 void content_seal_now(struct naos_fs *fs, struct inode *inode)
@@ -526,13 +332,13 @@ void content_seal_now(struct naos_fs *fs, struct inode *inode)
 	if (content && fs->shared) { /* other nodes or handles may have it open, then it is sealed by the last of them */
 		if (content->handles == 0 && !content->busy) {
 			fs->contents->idle--;
-			(void)!let_go(fs, content, true, NULL);
+			(void)!content_let_go(fs, content, true, NULL);
 		}
 	} else if (content) {
 		(void)pthread_mutex_lock(&content->change);
-		int rc = settle(fs, content, &err);
+		int rc = content_settle_held(fs, content, &err);
 		while (rc == 0 && !sealed && !naos_sealed_file_clean(content->file)) {
-			rc = seal_step(fs, content, &sealing, &sealed, &err);
+			rc = content_seal_step(fs, content, &sealing, &sealed, &err);
 			if (rc == 0 && !sealed && fsync(content->fd) != 0)
 				rc = naos_error_set_errno(&err, errno, "cannot make file %llu durable", (unsigned long long)inode->number);
 		}
@@ -570,7 +376,7 @@ void content_end_status(struct inode *inode)
 
 int content_settle(struct naos_fs *fs, struct inode *inode, struct naos_error *err)
 {
-	return inode->content ? settle(fs, inode->content, err) : 0;
+	return inode->content ? content_settle_held(fs, inode->content, err) : 0;
 }
 
 bool content_show(struct naos_fs *fs, struct inode *inode, struct stat *status)
@@ -624,9 +430,9 @@ void content_end_change(struct naos_fs *fs, struct content *content)
 			now = status.st_ctim;
 		content->written = now;
 		if (!content->gathered_at_ms)
-			content->gathered_at_ms = now_ms();
+			content->gathered_at_ms = content_now_ms();
 		if (fs->contents->gathered > GATHER_SUM_BYTES)
-			(void)!settle(fs, content, NULL); /* a failure is kept for the next fsync */
+			(void)!content_settle_held(fs, content, NULL); /* a failure is kept for the next fsync */
 	}
 	(void)pthread_mutex_unlock(&content->change);
 }
@@ -642,15 +448,6 @@ int content_table_create(struct naos_fs *fs, struct naos_error *err)
 	(void)pthread_cond_init(&table->wake, NULL);
 	table->first.next = table->first.previous = &table->first;
 	fs->contents = table;
-	return 0;
-}
-
-int content_table_start(struct naos_fs *fs, struct naos_error *err)
-{
-	int rc = pthread_create(&fs->contents->thread, NULL, run, fs);
-	if (rc != 0)
-		return naos_error_set_errno(err, rc, "cannot start the thread that seals files");
-	fs->contents->started = true;
 	return 0;
 }
 
@@ -671,11 +468,11 @@ unsigned content_table_free(struct naos_fs *fs)
 		table->idle += at->handles > 0;
 		at->handles = 0;
 	}
-	for (unsigned attempt = 0; attempt < SEAL_ATTEMPTS && table->first.next != &table->first; attempt++)
-		seal_due(fs, 0, 0);
+	for (unsigned attempt = 0; attempt < NAOS_FS_SEAL_ATTEMPTS && table->first.next != &table->first; attempt++)
+		content_seal_due(fs, 0, 0);
 	while (table->first.next != &table->first) {
 		left++;
-		(void)!let_go(fs, table->first.next, false, NULL);
+		(void)!content_let_go(fs, table->first.next, false, NULL);
 	}
 	(void)pthread_cond_destroy(&table->wake);
 	(void)pthread_mutex_destroy(&table->lock);
