@@ -10,14 +10,10 @@ import socket
 import subprocess
 import time
 
+from ports import free_port
+
 PROGRAM = "/usr/bin/pykmip-server"
 MISSING = None if os.path.exists(PROGRAM) else "PyKMIP (python3-pykmip) is not installed"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait_for_port(port, process, log, seconds=60):

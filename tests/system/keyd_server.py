@@ -6,12 +6,14 @@
 """
 import os
 import pathlib
+import re
 import signal
 import socket
 import ssl
 import subprocess
 import sys
 import time
+import urllib.request
 
 SOURCE = pathlib.Path(os.environ.get("NAOS_SOURCE") or pathlib.Path(__file__).resolve().parents[2])
 BUILD = pathlib.Path(os.environ.get("NAOS_BUILD") or SOURCE / "build")
@@ -93,6 +95,11 @@ class Keyd:
 
     def client(self, client, context=None, session=None):
         return Client(self.port, context or self.context(client), session)
+
+    def number(self, name):
+        """One of its metrics."""
+        with urllib.request.urlopen(f"http://{self.settings['metrics']}/metrics", timeout=30) as page:
+            return int(re.search(rf"^naos_keyd_{name} (\d+)$", page.read().decode(), re.M)[1])
 
     def rss_kib(self, pid=None):
         with open(f"/proc/{pid or self.process.pid}/status") as lines:

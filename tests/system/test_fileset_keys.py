@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mounted file set and its key manager: lost, back, a revoked key.  Nothing hangs, open files go on, the reason is in the log."""
+"""A mounted file set and its key manager: lost, back, a revoked key, many files' keys in one message, a certificate that ends.  Nothing
+hangs, open files go on, the reason is in the log."""
 import errno
 import os
 import pathlib
@@ -12,6 +13,7 @@ import pytest
 import fileset_mount
 import pki as certificates
 from keyd_server import Keyd
+from ports import free_port
 from softhsm import SoftToken
 
 pytestmark = pytest.mark.skipif(fileset_mount.missing() is not None, reason=str(fileset_mount.missing()))
@@ -32,7 +34,7 @@ class Remote:
 def mount(tmp_path):
     pki = certificates.Pki(tmp_path / "pki")
     roles = {"admin": {"identities": "naos://test/admin", "operations": "all approve", "keys": "*"}}
-    with Keyd(tmp_path / "keyd", SoftToken(tmp_path / "softhsm"), pki, roles=roles) as keyd:
+    with Keyd(tmp_path / "keyd", SoftToken(tmp_path / "softhsm"), pki, roles=roles, settings={"metrics": f"127.0.0.1:{free_port()}"}) as keyd:
         mount = fileset_mount.Mount(tmp_path, token=Remote(keyd, pki))
         mount.keyd = keyd
         mount.naos("key", "create", mount.name)
@@ -101,3 +103,31 @@ def test_a_revoked_key_is_told_apart(mount):
     mount.stop()
     mount.start()
     assert pathlib.Path(mount.path / "new-199").read_bytes() == b"new" and open_status(mount.path / "a") == errno.EKEYREVOKED
+
+
+def test_the_keys_of_a_directory_that_is_walked_come_many_in_one_message(mount):
+    for number in range(200):
+        (mount.path / f"{number:03}").write_bytes(f"{number:03}".encode())
+    mount.stop()
+    mount.start()
+    requests, decrypts = mount.keyd.number("requests_total"), mount.keyd.number("decrypts_total")
+    files = list(mount.path.iterdir())  # in the order of the directory, as tar or grep -r do
+    for path in files:
+        assert path.read_bytes() == path.name.encode() * (1 if path.name.isdigit() else 10000)
+    assert mount.keyd.number("decrypts_total") - decrypts >= len(files)
+    assert mount.keyd.number("requests_total") - requests <= len(files) / 10
+
+
+def test_a_certificate_near_its_end_is_announced_in_the_log(mount):
+    def warnings():
+        return [line for line in mount.log.read_text().splitlines() if "event=certificate-ends" in line]
+
+    person = mount.token.person  # it lasts ten days
+    assert str(person.cert) in warnings()[-1] and "renew" in warnings()[-1], mount.log.read_text()
+    mount.stop()
+    mount.log.write_text("")
+    mount.token.pki.client("admin", uri="naos://test/admin", days=(-1, 100))
+    ca = certificates.Pki(mount.directory / "long", days=(-1, 400)).ca
+    mount.token.pki.ca.write_bytes(mount.token.pki.ca.read_bytes() + ca.read_bytes())  # an authority beside its successor
+    mount.start()
+    assert (mount.path / "a").read_bytes() == b"a" * 10000 and not warnings()

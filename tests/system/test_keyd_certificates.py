@@ -4,21 +4,15 @@ taken up with the same one only."""
 import json
 import os
 import re
-import socket
 import subprocess
 import time
-import urllib.request
 
 import pytest
 
 import pki as certificates
 from keyd_server import Keyd
+from ports import free_port
 from softhsm import MISSING, SoftToken
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def finding(naos, pki, client, ca=None):
@@ -83,26 +77,22 @@ def test_a_renewed_certificate_is_taken_up_without_a_restart(tmp_path):
 
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_a_later_connection_takes_up_the_session_but_not_with_another_certificate(tmp_path):
-    pki, metrics = certificates.Pki(tmp_path / "pki"), free_port()
-    with Keyd(tmp_path / "keyd", SoftToken(tmp_path / "softhsm"), pki, settings={"idle-timeout": "1s", "metrics": f"127.0.0.1:{metrics}"}) as keyd:
-        def number(name):
-            with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/metrics", timeout=30) as page:
-                return int(re.search(rf"^naos_keyd_{name} (\d+)$", page.read().decode(), re.M)[1])
-
+    pki = certificates.Pki(tmp_path / "pki")
+    with Keyd(tmp_path / "keyd", SoftToken(tmp_path / "softhsm"), pki, settings={"idle-timeout": "1s", "metrics": f"127.0.0.1:{free_port()}"}) as keyd:
         client = pki.client("client", uri="naos://test/client")
         uri = f"kmip://127.0.0.1:{keyd.port}?cert={client.cert}&key={client.key}&ca={pki.ca}"
         naos = [os.environ["NAOS_EXE"], "--config", "/dev/null", "key", "create", "genomes", "--keys", uri]
         assert subprocess.run(naos, capture_output=True, timeout=60).returncode == 0
         probe = [os.environ["NAOS_KEYS_PROBE"], uri, "unused"]
         wrapped = subprocess.run([*probe, "wrap", "genomes"], capture_output=True, text=True, timeout=60, check=True).stdout
-        before = number("handshakes_resumed_total")  # by 'key create', which uses a fresh connection for what must not be done twice
+        before = keyd.number("handshakes_resumed_total")  # by 'key create', which uses a fresh connection for what must not be done twice
         with subprocess.Popen([*probe, "unwrap"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
             def unwrap():
-                while number("connections_open") > 0:  # the one before ends for being idle
+                while keyd.number("connections_open") > 0:  # the one before ends for being idle
                     time.sleep(0.05)
                 running.stdin.write(wrapped)
                 running.stdin.flush()
-                return running.stdout.readline().strip(), number("handshakes_resumed_total") - before
+                return running.stdout.readline().strip(), keyd.number("handshakes_resumed_total") - before
 
             assert unwrap() == ("ok", 0)
             assert unwrap() == ("ok", 1)

@@ -19,6 +19,7 @@ import pytest
 import pki as certificates
 from keyd import create, decrypt, encrypt, extractable, get_bytes, on, register
 from keyd_server import BUILD, PROGRAM, Keyd, Refused
+from ports import free_port
 from softhsm import MISSING, SoftToken
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
@@ -32,12 +33,6 @@ def keyd(tmp_path):
     yield keyd
     if keyd.process:
         keyd.stop()
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def check(keyd, **settings):

@@ -11,8 +11,8 @@ import pytest
 import pki as certificates
 from keyd import create, decrypt, encrypt, extractable, get_bytes, on
 from keyd_server import Keyd, Refused
+from ports import free_port
 from softhsm import MISSING, SoftToken
-from test_keyd_daemon import free_port
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
