@@ -157,9 +157,9 @@ static int run_issue(struct naos_invocation *invocation, struct naos_error *err)
 
 const struct naos_command naos_command_ca_issue = {
 	.path = "ca issue", .operands = "DIRECTORY NAME",
-			.summary = "Issue a certificate and its key to a client, or to a server (--server)",
+	.summary = "Issue a certificate and its key to a client, or to a server (--server)",
 	.example = "naos ca issue naos-ca node17", .min_operands = 2, .max_operands = 2, .options = issue_options,
-			.run = run_issue,
+	.run = run_issue,
 };
 
 /* ---- renew, revoke */
@@ -190,9 +190,9 @@ static int run_renew(struct naos_invocation *invocation, struct naos_error *err)
 
 const struct naos_command naos_command_ca_renew = {
 	.path = "ca renew", .operands = "DIRECTORY [NAME]",
-			.summary = "Make a certificate anew with a new key; without NAME, the revocation list",
+	.summary = "Make a certificate anew with a new key; without NAME, the revocation list",
 	.example = "naos ca renew naos-ca node17", .min_operands = 1, .max_operands = 2, .options = renew_options,
-			.run = run_renew,
+	.run = run_renew,
 };
 
 static int run_revoke(struct naos_invocation *invocation, struct naos_error *err)

@@ -223,7 +223,7 @@ static int run_seal(struct naos_invocation *invocation, struct naos_error *err)
 const struct naos_command naos_command_fits_seal = {
 	.path = "fits seal", .operands = "SOURCE TARGET", .summary = "Seal a FITS file: header and data get keys of their own",
 	.example = "naos fits seal --collection survey image.fits image.sealed.fits", .min_operands = 2, .max_operands = 2,
-		.options = seal_options,
+	.options = seal_options,
 	.run = run_seal,
 };
 
@@ -318,7 +318,7 @@ static int run_open(struct naos_invocation *invocation, struct naos_error *err)
 const struct naos_command naos_command_fits_open = {
 	.path = "fits open", .operands = "FRAME TARGET", .summary = "Open a frame: in full, or the part that there is a key for",
 	.example = "naos fits open image.sealed.fits image.fits", .min_operands = 2, .max_operands = 2,
-		.options = open_options, .run = run_open,
+	.options = open_options, .run = run_open,
 };
 
 /* --- info, verify --------------------------------------------------------------------------------------------------------- */
@@ -449,7 +449,7 @@ static int run_verify(struct naos_invocation *invocation, struct naos_error *err
 const struct naos_command naos_command_fits_verify = {
 	.path = "fits verify", .operands = "FRAME...", .summary = "Check every bit of frames",
 	.example = "naos fits verify image.sealed.fits", .min_operands = 1, .max_operands = 1000, .options = verify_options,
-		.run = run_verify,
+	.run = run_verify,
 };
 
 /* --- cutout --------------------------------------------------------------------------------------------------------------- */
@@ -509,7 +509,7 @@ const struct naos_command naos_command_fits_cutout = {
 	.path = "fits cutout", .operands = "FRAME TARGET", .summary =
 		"Write a part of an image, reading only the segments that hold it",
 	.example = "naos fits cutout --section '[101:356,1:256]' image.sealed.fits part.fits", .min_operands = 2,
-		.max_operands = 2,
+	.max_operands = 2,
 	.options = cutout_options, .run = run_cutout,
 };
 

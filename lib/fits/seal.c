@@ -160,7 +160,7 @@ static int describe(const struct naos_frame_new *what, const struct naos_fits_st
 		const struct naos_fits_unit *unit = &structure->units[i];
 		manifest->hdus[i] = (struct naos_frame_hdu){
 			.header_bytes = unit->header_bytes, .data_bytes = unit->data_bytes, .cards = unit->card_count,
-				.text = unit->cards,
+			.text = unit->cards,
 		};
 		headers += unit->header_bytes;
 	}
@@ -206,7 +206,7 @@ int naos_frame_seal_fd(int source_fd, const char *source_name, int target_fd, co
 		rc = naos_error_set(err, NAOS_E_NOMEM, "no memory to seal %s", source_name);
 	struct sealing sealing = {
 		.source_fd = source_fd, .target_fd = target_fd, .source_name = source_name, .target_name = target_name,
-			.what = what,
+		.what = what,
 		.structure = &structure, .manifest = &manifest, .container = &container, .rows = rows,
 		.threads = { .work = seal_some, .context = &sealing },
 	};

@@ -28,7 +28,7 @@ static int kmip_open(const char *uri, const char *store_path, void **ret_state, 
 	k->iv_in_data = address.iv_in_data;
 	const struct naos_kmip_client_options options = {
 		.hosts = address.hosts, .certificate = address.certificate, .key = address.key, .ca = address.ca,
-				.version = address.version,
+		.version = address.version,
 		.timeout_s = address.timeout_s,
 	};
 	if (rc == 0)
@@ -81,8 +81,17 @@ int naos_kmip_call_one(struct kmip *k, const struct naos_kmip_request_item *item
 	return rc ? rc : naos_kmip_item_result(ret->response.batch.items, what, err);
 }
 
-/* Create: a key that is not active yet.  ret_uid has room for NAOS_KMIP_UID_BYTES. */
-static int create_key(struct kmip *k, const struct naos_mek *mek, char *ret_uid, struct naos_error *err)
+int naos_kmip_take_id(struct naos_kmip_text id, char ret[static NAOS_KEY_ID_BYTES], struct naos_error *err)
+{
+	if (id.bytes == 0 || id.bytes >= NAOS_KEY_ID_BYTES || memchr(id.data, 0, id.bytes))
+		return naos_error_set(err, NAOS_E_KEYMANAGER, "the key manager names its new key in %zu bytes", id.bytes);
+	memcpy(ret, id.data, id.bytes);
+	ret[id.bytes] = 0;
+	return 0;
+}
+
+/* Create: a key that is not active yet. */
+static int create_key(struct kmip *k, const struct naos_mek *mek, char ret_uid[static NAOS_KEY_ID_BYTES], struct naos_error *err)
 {
 	char text[NAOS_KMIP_KEY_NAME_BYTES];
 	const struct naos_kmip_name name = { naos_kmip_text(naos_kmip_key_name(mek, text)),
@@ -101,14 +110,7 @@ static int create_key(struct kmip *k, const struct naos_mek *mek, char *ret_uid,
 	};
 	naos_autoanswer struct naos_kmip_answer answer = { .arena = NULL };
 	int rc = naos_kmip_call_one(k, &create, "to create a key", false, &answer, err);
-	if (rc != 0)
-		return rc;
-	struct naos_kmip_text id = answer.response.batch.items->payload.create.unique_identifier;
-	if (id.bytes == 0 || id.bytes >= NAOS_KMIP_UID_BYTES || memchr(id.data, 0, id.bytes))
-		return naos_error_set(err, NAOS_E_KEYMANAGER, "the key manager names its new key in %zu bytes", id.bytes);
-	memcpy(ret_uid, id.data, id.bytes);
-	ret_uid[id.bytes] = 0;
-	return 0;
+	return rc ? rc : naos_kmip_take_id(answer.response.batch.items->payload.create.unique_identifier, ret_uid, err);
 }
 
 int naos_kmip_activate_key(struct kmip *k, const char *uid, struct naos_error *err)
@@ -149,7 +151,7 @@ static int check_alone(struct kmip *k, const struct naos_mek *mek, const char *u
 /* Create, look, Activate.  A key that could not be activated is taken away again. */
 static int make_version(struct kmip *k, const struct naos_mek *mek, struct naos_error *err)
 {
-	char uid[NAOS_KMIP_UID_BYTES];
+	char uid[NAOS_KEY_ID_BYTES];
 	int rc = create_key(k, mek, uid, err);
 	if (rc != 0)
 		return rc;

@@ -38,14 +38,7 @@ static int register_key(struct kmip *k, const char *name, const struct naos_secr
 	};
 	naos_autoanswer struct naos_kmip_answer answer = { .arena = NULL };
 	int rc = naos_kmip_call_one(k, &item, "to take a key", false, &answer, err);
-	if (rc != 0)
-		return rc;
-	struct naos_kmip_text id = answer.response.batch.items->payload.register_object.unique_identifier;
-	if (id.bytes == 0 || id.bytes >= NAOS_KEY_ID_BYTES || memchr(id.data, 0, id.bytes))
-		return naos_error_set(err, NAOS_E_KEYMANAGER, "the key manager names its new key in %zu bytes", id.bytes);
-	memcpy(ret_id, id.data, id.bytes);
-	ret_id[id.bytes] = 0;
-	return 0;
+	return rc ? rc : naos_kmip_take_id(answer.response.batch.items->payload.register_object.unique_identifier, ret_id, err);
 }
 
 int naos_kmip_import(void *state, const char *name, const struct naos_secret *key, char ret_id[static NAOS_KEY_ID_BYTES],

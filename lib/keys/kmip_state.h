@@ -27,6 +27,8 @@ int naos_kmip_reload(struct kmip *k, struct naos_error *err) naos_must_check;
 /* One request of one item whose failure is told in the words of `what`. */
 int naos_kmip_call_one(struct kmip *k, const struct naos_kmip_request_item *item, const char *what, bool repeatable,
 		       struct naos_kmip_answer *ret, struct naos_error *err) naos_must_check;
+/* The Unique Identifier that the server gave a new key, with a final NUL. */
+int naos_kmip_take_id(struct naos_kmip_text id, char ret[static NAOS_KEY_ID_BYTES], struct naos_error *err) naos_must_check;
 int naos_kmip_activate_key(struct kmip *k, const char *uid, struct naos_error *err) naos_must_check;
 int naos_kmip_destroy_key(struct kmip *k, const char *uid, struct naos_error *err) naos_must_check;
 /* kmip_import.c */

@@ -6,12 +6,11 @@
 #include "keys/provider.h"
 #include "kmip/client.h"
 
-#define NAOS_KMIP_UID_BYTES 128
 #define NAOS_KMIP_KEY_NAME_BYTES 160
 
 struct naos_kmip_row {
 	struct naos_mek mek;
-	char uid[NAOS_KMIP_UID_BYTES];
+	char uid[NAOS_KEY_ID_BYTES];
 };
 
 struct naos_kmip_table {

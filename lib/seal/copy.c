@@ -170,22 +170,30 @@ static int put_zeros(struct naos_copy_buffer *buffer, int to, uint64_t count, co
 	return 0;
 }
 
+/* Plaintext of a sealed file, all of it. */
+static int read_step(struct naos_sealed_file *from, unsigned char *bytes, size_t count, uint64_t offset, struct naos_error *err)
+{
+	size_t got;
+	int rc = naos_sealed_file_read(from, bytes, count, offset, &got, err);
+	if (rc == 0 && got < count)
+		rc = naos_error_set(err, NAOS_E_CHANGED, "%s became shorter while it was read", naos_sealed_file_store(from)->name);
+	return rc;
+}
+
 static int copy_range_out(struct naos_copy_buffer *buffer, struct naos_sealed_file *from, uint64_t start, uint64_t end,
 			  int to, bool stream, const char *name, struct naos_tally *tally, struct naos_error *err)
 {
 	while (start < end) {
-		size_t got, want = step_bytes(start, end - start);
+		size_t want = step_bytes(start, end - start);
 		int rc = naos_tally_go_on(tally, err);
 		if (rc == 0)
-			rc = naos_sealed_file_read(from, buffer->bytes, want, start, &got, err);
-		if (rc == 0 && got < want)
-			rc = naos_error_set(err, NAOS_E_CHANGED, "%s became shorter while it was read", naos_sealed_file_store(from)->name);
+			rc = read_step(from, buffer->bytes, want, start, err);
 		if (rc == 0)
-			rc = put_out(to, stream, buffer->bytes, got, start, name, err);
+			rc = put_out(to, stream, buffer->bytes, want, start, name, err);
 		if (rc != 0)
 			return rc;
-		naos_tally_progress(tally, got);
-		start += got;
+		naos_tally_progress(tally, want);
+		start += want;
 	}
 	return 0;
 }
@@ -241,18 +249,16 @@ static int copy_range_over(struct naos_copy_buffer *buffer, struct naos_sealed_f
 			   struct naos_sealed_file *to, struct naos_tally *tally, struct naos_error *err)
 {
 	while (start < end) {
-		size_t got, want = step_bytes(start, end - start);
+		size_t want = step_bytes(start, end - start);
 		int rc = naos_tally_go_on(tally, err);
 		if (rc == 0)
-			rc = naos_sealed_file_read(from, buffer->bytes, want, start, &got, err);
-		if (rc == 0 && got < want)
-			rc = naos_error_set(err, NAOS_E_CHANGED, "%s became shorter while it was read", naos_sealed_file_store(from)->name);
+			rc = read_step(from, buffer->bytes, want, start, err);
 		if (rc == 0)
-			rc = naos_sealed_file_write(to, buffer->bytes, got, start, err);
+			rc = naos_sealed_file_write(to, buffer->bytes, want, start, err);
 		if (rc != 0)
 			return rc;
-		naos_tally_progress(tally, got);
-		start += got;
+		naos_tally_progress(tally, want);
+		start += want;
 	}
 	return 0;
 }

@@ -135,11 +135,8 @@ class Frame:
         with tempfile.TemporaryDirectory(prefix="naos-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as directory:
             path = os.path.join(directory, "part.fits")
             call(lib.naos_frame_cutout, self._handle, unit, section.encode(), os.fsencode(path))
-            with builtins_open(path, "rb") as part:
+            with io.open(path, "rb") as part:
                 return fits.open(io.BytesIO(part.read()))
-
-
-builtins_open = io.open
 
 
 def open(path, header_key=None, data_key=None, config=None, key_manager=True):  # as astropy.io.fits.open
