@@ -67,7 +67,7 @@ static const struct naos_option init_options[] = {
 static int run_init(struct naos_invocation *invocation, struct naos_error *err)
 {
 	const char *name = naos_option_given(invocation, "name") ? naos_option_value(invocation, "name") : "Naos";
-	unsigned days;
+	unsigned days = 0;
 	int rc = option_days(invocation, AUTHORITY_DAYS, &days, err);
 	if (rc == 0 && (!name[0] || strlen(name) > 64))
 		rc = naos_error_set(err, NAOS_E_USAGE, "--name takes 1 to 64 bytes");
@@ -136,7 +136,7 @@ static int run_issue(struct naos_invocation *invocation, struct naos_error *err)
 	const char *name = invocation->operands[1], *hosts = naos_option_value(invocation, "server");
 	const char *identity = naos_option_value(invocation, "identity");
 	char alternative[ALTERNATIVE_BYTES], file[80];
-	unsigned days;
+	unsigned days = 0;
 	int rc = check_name(name, err);
 	if (rc == 0 && hosts && identity)
 		rc = naos_error_set(err, NAOS_E_USAGE,
@@ -174,7 +174,7 @@ static int run_renew(struct naos_invocation *invocation, struct naos_error *err)
 	naos_autoauthority struct naos_authority authority = { .fd = -1 };
 	const char *name = invocation->operand_count > 1 ? invocation->operands[1] : NULL;
 	char file[80];
-	unsigned days;
+	unsigned days = 0;
 	int rc = name ? check_name(name, err) : 0;
 	if (rc == 0)
 		rc = option_days(invocation, DAYS, &days, err);

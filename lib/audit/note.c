@@ -204,7 +204,7 @@ static int verify_blob(const struct naos_verifier *verifier, const uint8_t *blob
 		       bool *ret_ok, uint64_t *ret_unix_s, struct naos_error *err)
 {
 	naos_autofree char *message = NULL;
-	size_t message_bytes, head = verifier->type == NAOS_NOTE_COSIGNATURE ? 12 : 4;
+	size_t message_bytes = 0, head = verifier->type == NAOS_NOTE_COSIGNATURE ? 12 : 4;
 	struct naos_cursor cursor = naos_cursor_reader(blob + 4, blob_bytes - 4);
 	*ret_ok = false;
 	if (blob_bytes != head + SIGNATURE_BYTES)

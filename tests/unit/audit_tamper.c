@@ -153,11 +153,11 @@ static void a_record_changed_with_its_hash(void **state)
 		const char *records = bundle ? "records/001.jsonl" : "records/000.jsonl", *tile = bundle ? "tile/0/001" : "tile/0/000";
 		size_t bytes, hash_bytes;
 		uint8_t *data = read_whole(records, &bytes), *hashes = read_whole(tile, &hash_bytes);
-		uint8_t *end = memchr(data, '\n', bytes);
-		uint8_t genuine = end[-5];
-		write_byte(records, (size_t)(end - data) - 5, 'X');
-		end[-5] = 'X';
-		naos_hash_leaf(hasher, data, (size_t)(end - data), &leaf);
+		size_t record_bytes = strcspn((const char *)data, "\n");
+		uint8_t genuine = data[record_bytes - 5];
+		write_byte(records, record_bytes - 5, 'X');
+		data[record_bytes - 5] = 'X';
+		naos_hash_leaf(hasher, data, record_bytes, &leaf);
 		for (size_t i = 0; i < sizeof(leaf.bytes); i++)
 			write_byte(tile, i, leaf.bytes[i]);
 		assert_code(naos_audit_verify(dir, &no_check, &report, &err), NAOS_E_INTEGRITY);
@@ -165,7 +165,7 @@ static void a_record_changed_with_its_hash(void **state)
 		assert_string_equal(report.bad_file, bundle == 0 ? "tile/1/000" : "checkpoint");
 		for (size_t i = 0; i < sizeof(leaf.bytes); i++)
 			write_byte(tile, i, hashes[i]);
-		write_byte(records, (size_t)(end - data) - 5, genuine);
+		write_byte(records, record_bytes - 5, genuine);
 		free(data);
 		free(hashes);
 	}
