@@ -134,6 +134,7 @@ int content_let_go(struct naos_fs *fs, struct content *content, bool seal, struc
 		times_restore(content, &before);
 		(void)close(content->fd);
 	}
+	fs->contents->let_go++;
 	inode_put(fs, content->inode, 1);
 	(void)pthread_mutex_destroy(&content->change);
 	free(content);
@@ -157,8 +158,10 @@ static int content_make(struct naos_fs *fs, struct inode *inode, bool write, str
 		(void)nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
 		rc = 0;
 	}
-	if (rc != 0)
+	if (rc != 0) {
+		fs->contents->let_go++; /* it may have been recovered before that */
 		return rc;
+	}
 	content->handles = 1;
 	(void)pthread_mutex_init(&content->change, NULL);
 	inode_hold(fs, inode);
@@ -379,7 +382,12 @@ int content_settle(struct naos_fs *fs, struct inode *inode, struct naos_error *e
 	return inode->content ? content_settle_held(fs, inode->content, err) : 0;
 }
 
-bool content_show(struct naos_fs *fs, struct inode *inode, struct stat *status)
+unsigned long content_moment(const struct naos_fs *fs)
+{
+	return fs->contents->let_go;
+}
+
+bool content_show(struct naos_fs *fs, struct inode *inode, unsigned long moment, struct stat *status)
 {
 	(void)pthread_mutex_lock(&inode->lock);
 	struct content *content = inode->content ? inode->content : inode->reader;
@@ -388,6 +396,8 @@ bool content_show(struct naos_fs *fs, struct inode *inode, struct stat *status)
 		/* once more: what was read may be of the moment between something of ours that was written and its times put back */
 		(void)pthread_mutex_lock(&content->change);
 		(void)fstat(content->fd, status);
+	} else if (moment != content_moment(fs)) {
+		(void)fstatat(inode->fd, "", status, AT_EMPTY_PATH);
 	}
 	times_show(inode, status);
 	if (open) {

@@ -18,7 +18,7 @@ struct content {
 	bool busy;                     /* being sealed; guarded by inode->lock */
 	atomic_bool accessed;          /* mode = shared: a user's access since the last opening was dated */
 	unsigned failures;             /* to seal it, one after the other */
-	uint64_t closed_at_ms;         /* monotonic; of the last close */
+	_Atomic uint64_t closed_at_ms; /* monotonic; of the last close */
 	pthread_mutex_t change;          /* held for each change of the file below; guards written; taken after inode->lock */
 	_Atomic uint64_t gathered_at_ms; /* since when it holds gathered bytes, which the file below does not know yet; 0: none */
 	struct timespec written;         /* the last change of them by a user */
@@ -58,7 +58,9 @@ void content_end_status(struct inode *inode);
 /* Bytes that were gathered are written, before times are set by a user; between content_begin_status and its end. */
 int content_settle(struct naos_fs *fs, struct inode *inode, struct naos_error *err) naos_must_check;
 
-/* Times as users see them, and the size if the file is open; false if it is not. */
-bool content_show(struct naos_fs *fs, struct inode *inode, struct stat *status);
+/* Times as users see them, and the size if the file is open; false if it is not.  The status was read from below after `moment`: it is read
+ * again if the file may have been let go since, for what it had gathered may not have been written when it was read. */
+bool content_show(struct naos_fs *fs, struct inode *inode, unsigned long moment, struct stat *status);
+unsigned long content_moment(const struct naos_fs *fs);
 
 #endif

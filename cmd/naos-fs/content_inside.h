@@ -17,6 +17,7 @@ struct content_table {
 	pthread_t thread;
 	atomic_size_t idle;     /* contents that nobody has open */
 	atomic_size_t gathered; /* bytes that contents have gathered */
+	atomic_ulong let_go;    /* counts files that were open and are not any more */
 };
 
 static inline uint64_t content_now_ms(void)

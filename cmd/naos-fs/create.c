@@ -142,7 +142,9 @@ static int open_existing(fuse_req_t req, const char *name, int flags, struct cre
 	int rc = content_open(fs, ret->inode, write, &ret->content, err);
 	if (rc != 0 || !(flags & O_TRUNC))
 		return rc;
-	rc = naos_sealed_file_truncate(ret->content->file, 0, err);
+	content_begin_change(ret->content);
+	rc = content_truncate(ret->content, 0, err);
+	content_end_change(fs, ret->content);
 	ret->status.st_size = 0;
 	if (rc != 0)
 		content_close(fs, ret->content);

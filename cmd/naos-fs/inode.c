@@ -239,19 +239,21 @@ uint64_t inode_plain_size(uint64_t physical)
 	return 0;
 }
 
-void inode_show(struct naos_fs *fs, struct inode *inode, struct stat *status)
+/* A status that was read from below after `moment`, as users see it. */
+static void show(struct naos_fs *fs, struct inode *inode, unsigned long moment, struct stat *status)
 {
 	if (!S_ISREG(status->st_mode))
 		return;
-	if (!content_show(fs, inode, status))
+	if (!content_show(fs, inode, moment, status))
 		status->st_size = (off_t)inode_plain_size((uint64_t)status->st_size);
 }
 
 int inode_stat(struct naos_fs *fs, struct inode *inode, struct stat *ret)
 {
+	unsigned long moment = content_moment(fs);
 	if (fstatat(inode->fd, "", ret, AT_EMPTY_PATH) != 0)
 		return errno;
-	inode_show(fs, inode, ret);
+	show(fs, inode, moment, ret);
 	return 0;
 }
 
@@ -286,6 +288,7 @@ int inode_lookup(struct naos_fs *fs, struct inode *parent, const char *name, str
 	struct inode *inode;
 	if (inode_name_hidden(fs, parent, name))
 		return ENOENT;
+	unsigned long moment = content_moment(fs);
 	int fd = openat(parent->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return errno;
@@ -303,7 +306,7 @@ int inode_lookup(struct naos_fs *fs, struct inode *parent, const char *name, str
 		return rc;
 	if (!inode->parent && strcmp(name, "..") != 0)
 		remember_parent(fs, inode, parent);
-	inode_show(fs, inode, &status);
+	show(fs, inode, moment, &status);
 	*ret = inode;
 	*ret_status = status;
 	return 0;

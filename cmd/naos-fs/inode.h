@@ -63,8 +63,6 @@ struct inode_path inode_path(const struct inode *inode);
 int inode_lookup(struct naos_fs *fs, struct inode *parent, const char *name, struct inode **ret, struct stat *ret_status) naos_must_check;
 /* Attributes as users see them: the size is that of the plaintext. */
 int inode_stat(struct naos_fs *fs, struct inode *inode, struct stat *ret) naos_must_check;
-/* The same for a status that was just read from below. */
-void inode_show(struct naos_fs *fs, struct inode *inode, struct stat *status);
 /* Size of the plaintext of a file that is not open, from its physical size. */
 uint64_t inode_plain_size(uint64_t physical);
 

@@ -386,7 +386,10 @@ int transport_start(struct naos_fs *fs, void (*ended)(void *context), void *cont
 	for (unsigned i = 0; i < transport->idle_max; i++)
 		spawn(fs);
 	transport->watched = pthread_create(&transport->watcher, NULL, watch, fs) == 0;
-	return transport->running ? 0 : naos_error_set_errno(err, errno, "cannot start a thread of the file system");
+	(void)pthread_mutex_lock(&transport->lock); /* they start others by now */
+	unsigned running = transport->running;
+	(void)pthread_mutex_unlock(&transport->lock);
+	return running ? 0 : naos_error_set_errno(err, errno, "cannot start a thread of the file system");
 }
 
 void transport_stop(struct naos_fs *fs)

@@ -88,7 +88,7 @@ def faulty(tmp_path):
     """A mount with a switch: faulty.fault("s")."""
     control = tmp_path / "control"
     control.write_bytes(b"0")
-    mount = fileset_mount.Mount(tmp_path)
+    mount = fileset_mount.Mount(tmp_path, options="seal-delay=1s")
     mount.env.update(LD_PRELOAD=str(conftest.BUILD / "tests/tools/libfs_fault.so"), FS_FAULT_CONTROL=str(control), FS_FAULT_DIRECTORY=str(mount.below),
                      ASAN_OPTIONS="detect_leaks=0:verify_asan_link_order=0")
 
@@ -108,6 +108,19 @@ def test_short_and_interrupted_calls_are_not_seen(faulty):
     faulty.stop()
     del faulty.env["LD_PRELOAD"]
     whole(faulty)
+
+
+def test_the_size_that_is_told_is_never_older_than_a_change(faulty):
+    path = faulty.path / "a"
+    with open(path, "wb", buffering=0) as file:
+        file.write(b"x" * 100)
+        os.fsync(file.fileno())
+        file.write(b"y" * 3000)  # stays in memory, for it would replace what is durable
+    faulty.fault("t")  # the status is read before what was gathered is written, and told after the file was sealed
+    done = subprocess.run(["stat", "--cached=never", "--format=%s", path], capture_output=True, text=True)
+    faulty.fault("0")
+    assert done.stdout.strip() == "3100", done
+    assert "seal" not in faulty.log.read_text() and path.read_bytes() == b"x" * 100 + b"y" * 3000
 
 
 def attempt(call, *words):

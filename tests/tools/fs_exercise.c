@@ -514,7 +514,8 @@ static void do_attributes(struct file *file)
 		if (futimens(fd, times) != 0)
 			(void)down(file, "utimens");
 		learn_status(file, false);
-		if (!crashed && compare(file->modified, times[1]) != 0)
+		/* what was written through a mapping may be written back by the kernel at any time, which is a change */
+		if (!crashed && !file->map_dirty && compare(file->modified, times[1]) != 0)
 			fail(file, "utimens did not set the time");
 	} else if (what == 1) {
 		mode_t mode = 0600 | next(0200);

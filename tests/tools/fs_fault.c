@@ -1,6 +1,6 @@
 /* Loaded into naos-fs (LD_PRELOAD): calls on files below FS_FAULT_DIRECTORY fail, are interrupted or are done by halves, as the first
  * byte of the file FS_FAULT_CONTROL says: '0' nothing, 's' short and interrupted at random, 'w' writing is an I/O error, 'r' reading,
- * 'f' flushing, 'q' the quota is exceeded.  SPDX-License-Identifier: Apache-2.0 */
+ * 'f' flushing, 'q' the quota is exceeded, 't' the status of a file comes seconds late.  SPDX-License-Identifier: Apache-2.0 */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -83,4 +84,12 @@ int fdatasync(int fd)
 int syncfs(int fd)
 {
 	return allowed(fd, 0, 'f') < 0 && errno == EIO ? -1 : REAL(syncfs)(fd);
+}
+
+int fstatat64(int fd, const char *path, struct stat64 *ret, int flags)
+{
+	int rc = REAL(fstatat64)(fd, path, ret, flags);
+	if (fault(fd) == 't' && S_ISREG(ret->st_mode))
+		(void)sleep(4);
+	return rc;
 }
