@@ -130,6 +130,8 @@ int attr_kill_privileges(struct naos_fs *fs, struct inode *inode)
 static int truncate_to(struct naos_fs *fs, struct inode *inode, uint64_t size, struct naos_error *err)
 {
 	struct content *content;
+	if (inode_is_fixed(inode))
+		return naos_error_set_errno(err, EPERM, "the file is immutable");
 	int rc = content_open(fs, inode, true, &content, err);
 	if (rc != 0)
 		return rc;

@@ -139,6 +139,8 @@ static int open_existing(fuse_req_t req, const char *name, int flags, struct cre
 	bool write = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
 	if (!S_ISREG(ret->status.st_mode) || !may_open(req, &ret->status, flags))
 		return naos_error_set_errno(err, ESTALE, "'%s' was made in the meantime", name);
+	if (write && inode_is_fixed(ret->inode))
+		return naos_error_set_errno(err, EPERM, "the file is immutable");
 	int rc = content_open(fs, ret->inode, write, &ret->content, err);
 	if (rc != 0 || !(flags & O_TRUNC))
 		return rc;

@@ -61,14 +61,6 @@ void fs_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	}
 }
 
-/* True if nothing of the file can be written, whatever its mode is (chattr +i); what may only be appended to (+a) can't be sealed, so
- * that it can't be written either. */
-static bool is_fixed(const struct inode *inode)
-{
-	struct statx status;
-	return statx(inode->fd, "", AT_EMPTY_PATH, 0, &status) == 0 && (status.stx_attributes & (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND));
-}
-
 void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct naos_fs *fs = fs_of(req);
@@ -77,7 +69,7 @@ void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	bool write = (fi->flags & O_ACCMODE) != O_RDONLY, cut = (fi->flags & O_TRUNC) != 0;
 	struct handle *handle = malloc(sizeof(*handle));
 	int rc = handle ? 0 : naos_error_set(&err, NAOS_E_NOMEM, "no memory to open a file");
-	if (rc == 0 && (write || cut) && is_fixed(inode))
+	if (rc == 0 && (write || cut) && inode_is_fixed(inode))
 		rc = naos_error_set_errno(&err, EPERM, "the file is immutable");
 	if (rc == 0)
 		rc = content_open(fs, inode, write || cut, &handle->content, &err);
@@ -181,6 +173,10 @@ void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 	struct content *content = handle_of(fi)->content;
 	bool keep_size = (mode & FALLOC_FL_KEEP_SIZE) != 0;
 	int rc;
+	if (inode_is_fixed(inode_of(fs, ino))) {
+		(void)fuse_reply_err(req, EPERM);
+		return;
+	}
 	content_begin_change(content);
 	switch (mode & ~FALLOC_FL_KEEP_SIZE) {
 	case 0:

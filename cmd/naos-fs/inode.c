@@ -220,6 +220,12 @@ int inode_open(struct naos_fs *fs, const struct inode *inode, int flags)
 	return openat(fs->proc_fd, path.text, (flags & ~(O_CREAT | O_EXCL | O_NOFOLLOW)) | O_CLOEXEC);
 }
 
+bool inode_is_fixed(const struct inode *inode)
+{
+	struct statx status;
+	return statx(inode->fd, "", AT_EMPTY_PATH, 0, &status) == 0 && (status.stx_attributes & (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND));
+}
+
 bool inode_name_hidden(struct naos_fs *fs, const struct inode *parent, const char *name)
 {
 	if (name[0] != '.')

@@ -37,10 +37,13 @@ void fs_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument, 
 			content_seal_now(fs, inode);
 	}
 	naos_autoclose int fd = inode->type == S_IFREG || inode->type == S_IFDIR ? open_any(fs, inode) : -1;
-	if (fd < 0)
+	if (fd < 0) {
 		(void)fuse_reply_err(req, inode->type == S_IFREG || inode->type == S_IFDIR ? errno : ENOTTY);
-	else if (ioctl(fd, command, &value) != 0)
+	} else if (ioctl(fd, command, &value) != 0) {
 		(void)fuse_reply_err(req, errno);
-	else
+	} else {
+		if (writes) /* the time of change is another now; the kernel doesn't see that by itself */
+			(void)fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
 		(void)fuse_reply_ioctl(req, 0, &value, writes ? 0 : bytes);
+	}
 }

@@ -96,6 +96,8 @@ static void complete_answer(struct naos_fs *fs, struct iovec *iov, int count)
 static ssize_t answer(int fd, struct iovec *iov, int count, void *context)
 {
 	const struct fuse_out_header *out = iov[0].iov_base;
+	if (out->unique == 0) /* no answer: something that the kernel is told */
+		return writev(fd, iov, count);
 	if (!self)
 		return writev(borrowed ? borrowed->fd : fd, iov, count);
 	if (out->error == 0)

@@ -160,8 +160,11 @@ int naos_file_resize(struct naos_sealed_file *file, uint64_t size, struct naos_e
 		rc = naos_file_store_flush(file, err);
 	if (rc == 0)
 		rc = cut_entries(file, size, err);
-	if (rc == 0)
+	if (rc == 0) {
 		rc = naos_file_store_resize(file, naos_layout_physical(size), err);
+		if (rc != 0) /* what the entries say is cut already: recovery, at the next opening, goes on from here */
+			file->failed = rc;
+	}
 	if (rc != 0)
 		return rc;
 	uint64_t chunks = naos_layout_chunks(size);

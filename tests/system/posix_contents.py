@@ -141,6 +141,12 @@ def file_attributes():
     get, put = 0x80086601, 0x40086602
     result = [t(ioctl, get), t(ioctl, put, 0x20), t(os.pwrite, fd, b"y", 0), t(opened, "f", os.O_WRONLY), t(opened, "f", os.O_RDONLY), t(os.unlink, "f"), t(ioctl, put, 0), t(ioctl, put, 0x10), t(opened, "f", os.O_RDWR), t(os.chmod, "f", 0o600),
               t(os.rename, "f", "g"), t(os.link, "f", "g"), content("f"), t(ioctl, put, 0), t(os.rename, "f", "g"), t(fcntl.ioctl, fd, 0x12345678, b"")]
+    before = os.stat("g").st_ctime_ns
+    result += [t(ioctl, put, 0x80), os.stat("g").st_ctime_ns > before, t(ioctl, put, 0)]
+    os.pwrite(fd, b"z" * 10000, 0)
+    for flag in (0x20, 0x10):  # nothing is lost by what is refused
+        result += [t(ioctl, put, flag), t(os.truncate, "g", 0), t(os.ftruncate, fd, 5), t(os.utime, "g", (1, 1)), t(opened, "g", os.O_WRONLY | os.O_TRUNC),
+                   t(opened, "g", os.O_WRONLY | os.O_TRUNC | os.O_CREAT), t(libc.fallocate, fd, 3, ctypes.c_long(0), ctypes.c_long(5000)), content("g"), t(ioctl, put, 0)]
     return result
 
 

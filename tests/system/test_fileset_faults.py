@@ -123,6 +123,21 @@ def test_the_size_that_is_told_is_never_older_than_a_change(faulty):
     assert "seal" not in faulty.log.read_text() and path.read_bytes() == b"x" * 100 + b"y" * 3000
 
 
+def test_a_truncation_that_fails_half_way_leaves_a_file_that_can_be_read(faulty):
+    path, data = faulty.path / "a", random.Random(2).randbytes(300000)
+    path.write_bytes(data)
+    os.sync()
+    faulty.fault("z")
+    assert attempt(os.truncate, path, 100000) == errno.EIO
+    faulty.fault("0")
+    assert path.read_bytes() == data[:100000]  # at once: it is recovered when it is opened again
+    path.write_bytes(data[:50])
+    assert path.read_bytes() == data[:50]
+    faulty.stop()
+    del faulty.env["LD_PRELOAD"]
+    whole(faulty)
+
+
 def attempt(call, *words):
     try:
         call(*words)

@@ -1,6 +1,7 @@
 /* Loaded into naos-fs (LD_PRELOAD): calls on files below FS_FAULT_DIRECTORY fail, are interrupted or are done by halves, as the first
  * byte of the file FS_FAULT_CONTROL says: '0' nothing, 's' short and interrupted at random, 'w' writing is an I/O error, 'r' reading,
- * 'f' flushing, 'q' the quota is exceeded, 't' the status of a file comes seconds late.  SPDX-License-Identifier: Apache-2.0 */
+ * 'f' flushing, 'q' the quota is exceeded, 't' the status of a file comes seconds late, 'z' setting a size
+ * is an I/O error.  SPDX-License-Identifier: Apache-2.0 */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -92,4 +93,9 @@ int fstatat64(int fd, const char *path, struct stat64 *ret, int flags)
 	if (fault(fd) == 't' && S_ISREG(ret->st_mode))
 		(void)sleep(4);
 	return rc;
+}
+
+int ftruncate64(int fd, off64_t bytes)
+{
+	return allowed(fd, 0, 'z') < 0 && errno == EIO ? -1 : REAL(ftruncate64)(fd, bytes);
 }
