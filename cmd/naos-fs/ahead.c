@@ -13,7 +13,7 @@ static bool probe(struct naos_fs *fs, int directory, const char *name, struct na
 {
 	struct naos_store *store;
 	struct naos_error err;
-	int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	int fd = inode_open_unseen(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return false;
 	if (naos_store_posix(fd, name, &store, &err) != 0) {
@@ -30,7 +30,8 @@ static size_t next_files(struct naos_fs *fs, struct inode *directory, struct nao
 {
 	size_t count = 0;
 	bool wrapped = directory->ahead.position == 0;
-	int fd = inode_open(fs, directory, O_RDONLY | O_DIRECTORY);
+	struct inode_path path = inode_path(directory);
+	int fd = inode_open_unseen(fs->proc_fd, path.text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
 	if (!stream) {
 		if (fd >= 0)

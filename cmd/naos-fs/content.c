@@ -77,7 +77,7 @@ static int open_sealed(struct naos_fs *fs, struct inode *inode, struct content *
 		return rc;
 	}
 	content->fd = fd;
-	if (fs->shared)
+	if (fs->shared || fs->no_access_times)
 		times_hide_accesses(content, true);
 	if (!times_save(content, &before))
 		rc = naos_error_set_errno(err, errno, "cannot read the status of %s", name);
@@ -216,7 +216,7 @@ int content_adopt(struct naos_fs *fs, struct inode *inode, struct naos_sealed_fi
 	*content = (struct content){ .inode = inode, .file = file, .fd = fd, .writable = true, .shared = fs->shared, .handles = 1 };
 	(void)pthread_mutex_init(&content->change, NULL);
 	int rc = fs->shared ? 0 : gather(content, err);
-	if (fs->shared)
+	if (fs->shared || fs->no_access_times)
 		times_hide_accesses(content, true);
 	if (rc != 0) {
 		(void)pthread_mutex_destroy(&content->change);

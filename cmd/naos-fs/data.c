@@ -135,7 +135,7 @@ void fs_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, struct 
 	struct content *content = handle_of(fi)->content;
 	if (!content->writable && fs_of(req)->shared && naos_sealed_file_refresh(content->file, &err) != 0)
 		return fs_reply_error(req, &err);
-	if (fs_of(req)->shared)
+	if (fs_of(req)->shared && !fs_of(req)->no_access_times)
 		times_note_access(content);
 	if (naos_sealed_file_read(content->file, buffer, bytes, (uint64_t)offset, &got, &err) != 0)
 		fs_reply_error(req, &err);

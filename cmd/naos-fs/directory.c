@@ -44,7 +44,9 @@ void fs_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct naos_fs *fs = fs_of(req);
 	struct listing *listing = malloc(sizeof(*listing));
-	int fd = listing ? inode_open(fs, inode_of(fs, ino), O_RDONLY | O_DIRECTORY) : -1;
+	struct inode_path path = inode_path(inode_of(fs, ino));
+	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+	int fd = !listing ? -1 : fs->no_access_times ? inode_open_unseen(fs->proc_fd, path.text, flags) : openat(fs->proc_fd, path.text, flags);
 	if (fd < 0) {
 		int saved = listing ? errno : ENOMEM;
 		free(listing);

@@ -26,6 +26,7 @@ struct naos_fs {
 	const struct naos_fileset *set;
 	bool shared;             /* mode = shared: other nodes change the files too */
 	bool read_only;
+	bool no_access_times;    /* noatime: what users read is not dated below either */
 	enum fs_transport wanted_transport;
 	bool privileged;         /* may act as any user */
 	double entry_timeout_s;  /* how long the kernel may keep names and attributes */

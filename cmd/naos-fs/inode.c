@@ -220,6 +220,12 @@ int inode_open(struct naos_fs *fs, const struct inode *inode, int flags)
 	return openat(fs->proc_fd, path.text, (flags & ~(O_CREAT | O_EXCL | O_NOFOLLOW)) | O_CLOEXEC);
 }
 
+int inode_open_unseen(int directory, const char *name, int flags)
+{
+	int fd = openat(directory, name, flags | O_NOATIME);
+	return fd < 0 && errno == EPERM ? openat(directory, name, flags) : fd;
+}
+
 bool inode_is_fixed(const struct inode *inode)
 {
 	struct statx status;

@@ -53,6 +53,8 @@ void inode_put(struct naos_fs *fs, struct inode *inode, uint64_t references);
 
 /* Opens the file itself (flags as open(2)); -1 and errno on failure. */
 int inode_open(struct naos_fs *fs, const struct inode *inode, int flags);
+/* openat, so that reading is no access, where this user may do that. */
+int inode_open_unseen(int directory, const char *name, int flags);
 /* True if nothing of the file can be written, whatever its mode is (chattr +i); what may only be appended to (+a) can't be sealed, so that
  * it can't be written either.  A file that was opened before can be written still, but the size of the file below can't be set. */
 bool inode_is_fixed(const struct inode *inode);

@@ -67,6 +67,8 @@ static int apply(struct options *options, const char *word, struct naos_fs *fs, 
 		size_t used = strlen(options->kernel);
 		if (strcmp(word, "ro") == 0)
 			fs->read_only = true;
+		if (strcmp(word, "noatime") == 0)
+			fs->no_access_times = true;
 		(void)snprintf(options->kernel + used, sizeof(options->kernel) - used, "%s%s", used ? "," : "", word);
 	} else {
 		return naos_error_set(err, NAOS_E_USAGE, "unknown mount option '%s'; see naos-fs(8)", word);

@@ -77,6 +77,24 @@ def test_sealing_shows_neither_in_the_times_nor_in_the_mode(tmp_path):
         assert (after.st_mtime_ns, after.st_ctime_ns, after.st_mode) == (before.st_mtime_ns, before.st_ctime_ns, before.st_mode)
 
 
+@pytest.mark.parametrize("options, dated", [("", True), ("noatime", False)])
+def test_reading_dates_the_access_as_the_mount_says(tmp_path, options, dated):
+    """And that of the file and directory that was read only, though keys of neighbours are unwrapped too."""
+    with fileset_mount.Mount(tmp_path, options=options) as mount:
+        names = [f"{i:02}" for i in range(40)]
+        for name in names:
+            (mount.path / name).write_bytes(b"x" * 5000)
+        mount.stop()
+        for path in [mount.below, *mount.below.iterdir()]:
+            os.utime(path, (1_000_000_000, 1_100_000_000))
+        mount.start()
+        for name in names[:8]:
+            (mount.path / name).read_bytes()
+        os.listdir(mount.path)
+        after = {name: (mount.below / name).stat().st_atime != 1_000_000_000 for name in ["", *names]}
+        assert after == {name: dated and name in ["", *names[:8]] for name in ["", *names]}
+
+
 def test_a_file_handle_opens_the_file_after_a_new_mount(mount):
     if os.getuid() != 0:
         pytest.skip("only root can open by handle")
