@@ -113,14 +113,15 @@ void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 /* --- changes ------------------------------------------------------------------------------------------------------------ */
 
-int attr_kill_privileges(struct naos_fs *fs, struct inode *inode)
+int attr_kill_privileges(fuse_req_t req, struct inode *inode)
 {
+	struct naos_fs *fs = fs_of(req);
 	struct stat status;
 	if (fstatat(inode->fd, "", &status, AT_EMPTY_PATH) != 0)
 		return errno;
 	mode_t mode = status.st_mode & 07777, drop = S_ISUID;
-	if ((mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP))
-		drop |= S_ISGID;
+	if ((mode & S_ISGID) && ((mode & S_IXGRP) || (fuse_req_ctx(req)->uid != 0 && !identity_in_group(req, status.st_gid))))
+		drop |= S_ISGID; /* as setattr_should_drop_sgid() of the kernel */
 	struct inode_path path = inode_path(inode);
 	if ((mode & drop) != 0 && fchmodat(fs->proc_fd, path.text, mode & ~drop, 0) != 0)
 		return errno;
@@ -191,7 +192,7 @@ void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, s
 		if (truncate_to(fs, inode, (uint64_t)attr->st_size, &err) != 0)
 			return fs_reply_error(req, &err);
 		if (transport_kills_privileges())
-			rc = attr_kill_privileges(fs, inode);
+			rc = attr_kill_privileges(req, inode);
 	}
 	if (rc == 0 && (to_set & TIMES)) {
 		content_begin_status(inode);

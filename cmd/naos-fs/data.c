@@ -76,7 +76,7 @@ void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (rc == 0 && cut) {
 		content_begin_change(handle->content);
 		rc = content_truncate(handle->content, 0, &err);
-		if (rc == 0 && transport_kills_privileges() && attr_kill_privileges(fs, inode) != 0)
+		if (rc == 0 && transport_kills_privileges() && attr_kill_privileges(req, inode) != 0)
 			rc = naos_error_set_errno(&err, EPERM, "cannot take set-user-id away");
 		content_end_change(fs, handle->content);
 		if (rc != 0)
@@ -151,7 +151,7 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t bytes, of
 	uint64_t at = (uint64_t)offset;
 	int rc;
 	content_begin_change(handle->content);
-	if (transport_kills_privileges() && attr_kill_privileges(fs, inode_of(fs, ino)) != 0)
+	if (transport_kills_privileges() && attr_kill_privileges(req, inode_of(fs, ino)) != 0)
 		rc = naos_error_set_errno(&err, EPERM, "cannot take set-user-id away");
 	else if (handle->append && fs->shared && !fi->writepage) /* the kernel's idea of the end may be old */
 		rc = naos_sealed_file_append(handle->content->file, data, bytes, &at, &err);
@@ -191,7 +191,7 @@ void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 	default:
 		rc = naos_error_set_errno(&err, EOPNOTSUPP, "this kind of fallocate is not supported");
 	}
-	int killed = rc == 0 && fuse_req_ctx(req)->uid != 0 ? attr_kill_privileges(fs, inode_of(fs, ino)) : 0;
+	int killed = rc == 0 && fuse_req_ctx(req)->uid != 0 ? attr_kill_privileges(req, inode_of(fs, ino)) : 0;
 	content_end_change(fs, content);
 	if (rc != 0)
 		return fs_reply_error(req, &err);
@@ -248,7 +248,7 @@ void fs_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_offset, struct f
 	uint8_t *buffer = transport_buffer(&room);
 	int rc = 0;
 	content_begin_change(to);
-	if (fuse_req_ctx(req)->uid != 0 && attr_kill_privileges(fs_of(req), inode_of(fs_of(req), out)) != 0)
+	if (fuse_req_ctx(req)->uid != 0 && attr_kill_privileges(req, inode_of(fs_of(req), out)) != 0)
 		rc = naos_error_set_errno(&err, EPERM, "cannot take set-user-id away");
 	content_end_change(fs_of(req), to);
 	if (rc == 0)

@@ -11,6 +11,6 @@ void entry_reply(fuse_req_t req, struct inode *inode, const struct stat *status)
 void entry_reply_name(fuse_req_t req, struct inode *parent, const char *name);
 
 /* Takes set-user-id and set-group-id away, as a write by an ordinary user does.  0 or errno. */
-int attr_kill_privileges(struct naos_fs *fs, struct inode *inode);
+int attr_kill_privileges(fuse_req_t req, struct inode *inode);
 
 #endif

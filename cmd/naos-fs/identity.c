@@ -83,3 +83,14 @@ void identity_leave(struct identity *identity)
 	}
 	errno = saved;
 }
+
+bool identity_in_group(fuse_req_t req, gid_t group)
+{
+	gid_t groups[1024];
+	const struct fuse_ctx *user = fuse_req_ctx(req);
+	int count = fuse_req_getgroups(req, (int)NAOS_ARRAY_LENGTH(groups), groups);
+	for (int i = 0; i < count && i < (int)NAOS_ARRAY_LENGTH(groups); i++)
+		if (groups[i] == group)
+			return true;
+	return user->gid == group;
+}

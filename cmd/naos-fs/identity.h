@@ -18,6 +18,8 @@ struct identity {
  * file server below checks them). */
 struct identity identity_enter(fuse_req_t req, bool groups);
 void identity_leave(struct identity *identity);
+/* Whether the user of the request is in a group. */
+bool identity_in_group(fuse_req_t req, gid_t group);
 #define naos_autoidentity naos_cleanup(identity_leave) struct identity
 
 #endif

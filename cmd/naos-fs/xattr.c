@@ -6,6 +6,7 @@
 #include <sys/xattr.h>
 
 #include "content.h"
+#include "identity.h"
 #include "transport.h"
 
 #define OWN_ATTRIBUTES "user.naos." /* the wrapped key, and what administration notes with a file */
@@ -28,23 +29,12 @@ static bool is_own(const char *name)
 	return strncmp(name, OWN_ATTRIBUTES, strlen(OWN_ATTRIBUTES)) == 0;
 }
 
-static bool in_group(fuse_req_t req, gid_t group)
-{
-	gid_t groups[1024];
-	const struct fuse_ctx *user = fuse_req_ctx(req);
-	int count = fuse_req_getgroups(req, (int)NAOS_ARRAY_LENGTH(groups), groups);
-	for (int i = 0; i < count && i < (int)NAOS_ARRAY_LENGTH(groups); i++)
-		if (groups[i] == group)
-			return true;
-	return user->gid == group;
-}
-
 /* An ACL changes the mode; who is not in the file's group loses set-group-id by it, as by chmod. */
 static void lose_group(fuse_req_t req, const struct inode *inode)
 {
 	struct stat status;
 	if (fuse_req_ctx(req)->uid != 0 && fstatat(inode->fd, "", &status, AT_EMPTY_PATH) == 0 && (status.st_mode & S_ISGID) &&
-	    !in_group(req, status.st_gid))
+	    !identity_in_group(req, status.st_gid))
 		(void)chmod(path_of(inode).text, status.st_mode & 07777 & ~S_ISGID);
 }
 
