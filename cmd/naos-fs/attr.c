@@ -123,8 +123,11 @@ int attr_kill_privileges(fuse_req_t req, struct inode *inode)
 	if ((mode & S_ISGID) && ((mode & S_IXGRP) || (fuse_req_ctx(req)->uid != 0 && !identity_in_group(req, status.st_gid))))
 		drop |= S_ISGID; /* as setattr_should_drop_sgid() of the kernel */
 	struct inode_path path = inode_path(inode);
-	if ((mode & drop) != 0 && fchmodat(fs->proc_fd, path.text, mode & ~drop, 0) != 0)
+	if ((mode & drop) == 0)
+		return 0;
+	if (fchmodat(fs->proc_fd, path.text, mode & ~drop, 0) != 0)
 		return errno;
+	(void)fuse_lowlevel_notify_inval_inode(fs->session, inode->node, -1, 0); /* the kernel does not know which of them */
 	return 0;
 }
 

@@ -30,11 +30,11 @@ def chown_rules():
                             t(os.chown, "theirs", -1, GROUP), t(os.chown, "theirs", USER, -1), t(os.chown, "theirs", -1, -1)], groups=[GROUP]), who("mine")
 
 
-def privileges(action, uid, mode_bits):
+def privileges(action, uid, mode_bits, groups=(GROUP,)):
     os.chmod(".", 0o777)
     make("f", b"x" * 10000, mode=0o666, uid=USER, gid=GROUP)
     os.chmod("f", mode_bits)
-    result = as_user(action, uid, groups=[GROUP]) if uid else t(action)
+    result = as_user(action, uid, groups=groups) if uid else t(action)
     answer = result, mode("f")
     os.unlink("f")
     return answer
@@ -71,8 +71,8 @@ CHANGES = {"write": write_f, "truncate": lambda: os.truncate("f", 5), "extend": 
 
 @row
 def changes_clear_set_user_id():
-    return {(name, uid, bits): privileges(action, uid, bits) for name, action in CHANGES.items() for uid in (USER, OTHER, 0)
-            for bits in (0o6777, 0o2767, 0o4666)}
+    return {(name, uid, bits, groups): privileges(action, uid, bits, groups) for name, action in CHANGES.items() for uid in (USER, OTHER, 0)
+            for bits in (0o6777, 0o2767, 0o6766, 0o4666) for groups in ((GROUP,), ())}
 
 
 @row
