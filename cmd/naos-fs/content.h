@@ -16,6 +16,7 @@ struct content {
 	bool writable, shared;         /* shared: of mode = shared */
 	atomic_uint handles;           /* changed under inode->lock */
 	bool busy;                     /* being sealed; guarded by inode->lock */
+	atomic_bool paged;             /* the kernel read it through its pages */
 	atomic_bool accessed;          /* mode = shared: a user's access since the last opening was dated */
 	unsigned failures;             /* to seal it, one after the other */
 	_Atomic uint64_t closed_at_ms; /* monotonic; of the last close */

@@ -8,6 +8,7 @@
 #include "entry.h"
 #include "identity.h"
 #include "locks.h"
+#include "pages.h"
 #include "times.h"
 #include "transport.h"
 
@@ -133,6 +134,8 @@ void fs_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, struct 
 	uint8_t *buffer = transport_buffer(&room);
 	bytes = bytes < room ? bytes : room;
 	struct content *content = handle_of(fi)->content;
+	if (!(fi->flags & O_DIRECT) && !content->paged)
+		content->paged = true;
 	if (!content->writable && fs_of(req)->shared && naos_sealed_file_refresh(content->file, &err) != 0)
 		return fs_reply_error(req, &err);
 	if (fs_of(req)->shared && !fs_of(req)->no_access_times)
@@ -158,6 +161,8 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t bytes, of
 	else
 		rc = naos_sealed_file_write(handle->content->file, data, bytes, at, &err);
 	content_end_change(fs, handle->content);
+	if (rc == 0 && (fi->flags & O_DIRECT) && !fi->writepage && !fs->shared && handle->content->paged)
+		pages_drop(fs, ino, at, bytes);
 	if (rc != 0)
 		fs_reply_error(req, &err);
 	else

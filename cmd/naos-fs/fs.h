@@ -11,6 +11,7 @@
 struct inode_table;
 struct lock_table;
 struct content_table;
+struct pages;
 struct reopen;
 struct transport;
 
@@ -42,6 +43,7 @@ struct naos_fs {
 	struct reopen *reopen;
 	struct content_table *contents;
 	struct lock_table *locks; /* mode = shared */
+	struct pages *pages;
 	struct transport *transport;
 	struct fuse_session *session;
 };

@@ -21,6 +21,7 @@
 #include "identity.h"
 #include "locks.h"
 #include "options.h"
+#include "pages.h"
 #include "transport.h"
 
 #define TEND_S 2
@@ -257,6 +258,8 @@ static int run(struct naos_fs *fs, const struct options *options, const struct n
 	fs->ended_fd = eventfd(0, EFD_CLOEXEC);
 	int rc = fs->ended_fd < 0 ? naos_error_set_errno(&err, errno, "cannot make an event descriptor") : start(fs, options, config, &err);
 	if (rc == 0)
+		rc = pages_create(fs, &err);
+	if (rc == 0)
 		rc = content_table_start(fs, &err);
 	if (rc == 0)
 		rc = transport_start(fs, wake, &fs->ended_fd, &err);
@@ -288,6 +291,7 @@ static int run(struct naos_fs *fs, const struct options *options, const struct n
 	inode_table_free(fs);
 	reopen_free(fs);
 	lock_table_free(fs);
+	pages_free(fs);
 	transport_free(fs);
 	if (fs->session)
 		fuse_session_destroy(fs->session);

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """How requests reach a mounted file set: by /dev/fuse, or by io_uring where the kernel offers it.  Users see no difference."""
 import concurrent.futures
+import ctypes
 import hashlib
+import mmap
 import os
 import pathlib
 import random
 import signal
+import struct
+import subprocess
+import time
 
 import pytest
 
@@ -122,3 +127,46 @@ def test_an_unknown_transport_is_refused(tmp_path):
 def test_io_uring_is_for_one_node(tmp_path):
     with pytest.raises(AssertionError, match="for mode = local only"):
         fileset_mount.Mount(tmp_path, mode="shared", options="transport=uring").start()
+
+
+class Aio:
+    """Linux's asynchronous input and output, as databases use it."""
+
+    def __init__(self):
+        self.libc, self.context = ctypes.CDLL(None, use_errno=True), ctypes.c_ulong(0)
+        assert self.call(206, 64, ctypes.byref(self.context)) == 0
+
+    def call(self, number, *words):
+        return self.libc.syscall(ctypes.c_long(number), *words)
+
+    def write(self, fd, area, pieces):
+        """Writes all of an area at once, in so many pieces; returns when all are written."""
+        address, bytes_each = ctypes.addressof(ctypes.c_char.from_buffer(area)), len(area) // pieces
+        blocks = [ctypes.create_string_buffer(struct.pack("QIIHhIQQqQII", 0, 0, 0, 1, 0, fd, address + i * bytes_each, bytes_each, i * bytes_each, 0, 0, 0), 64)
+                  for i in range(pieces)]
+        pointers = (ctypes.c_void_p * pieces)(*[ctypes.addressof(block) for block in blocks])
+        assert self.call(209, self.context, ctypes.c_long(pieces), pointers) == pieces
+        events = (ctypes.c_longlong * (4 * pieces))()
+        assert self.call(208, self.context, ctypes.c_long(pieces), ctypes.c_long(pieces), events, None) == pieces
+        assert all(events[4 * i + 2] == bytes_each for i in range(pieces))
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of system calls are those of x86_64")
+def test_what_was_written_directly_and_asynchronously_is_read_by_ordinary_readers(mount):
+    path, size = mount.path / "a", 640 << 10
+    path.write_bytes(bytes(size))
+    readers = [subprocess.Popen(["sh", "-c", 'while :; do cat "$1" >/dev/null; done', "sh", path]) for _ in range(4)]
+    try:
+        aio, area = Aio(), mmap.mmap(-1, size)
+        direct, ordinary = os.open(path, os.O_RDWR | os.O_DIRECT), os.open(path, os.O_RDONLY)
+        end, number = time.monotonic() + 5, 0
+        while time.monotonic() < end:
+            number += 1
+            area[:] = bytes([number % 251]) * size
+            aio.write(direct, area, 10)
+            got = os.pread(ordinary, size, 0)
+            assert got == area[:], f"round {number}: {sum(a != number % 251 for a in got)} bytes are older"
+    finally:
+        for reader in readers:
+            reader.kill()
+            reader.wait()
