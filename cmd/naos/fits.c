@@ -20,6 +20,7 @@
 	{ "header-key", 0, "SOURCE", \
 	  "header key in hexadecimal digits, instead of the key manager's: file:PATH, fd:NUMBER, systemd:NAME" }
 #define OPTION_DATA_KEY { "data-key", 0, "SOURCE", "data key in the same way" }
+#define OPTION_FORMAT { "format", 0, "NUMBER", "version of the format: 2 (default) for any file, 1 for one image" }
 #define OPTION_JOBS { "jobs", 'j', "NUMBER", "threads (default: the CPUs that this process may use)" }
 #define OPTION_FORCE { "force", 0, NULL, "replace a target that exists" }
 
@@ -140,6 +141,7 @@ static const struct naos_option seal_options[] = {
 	OPTION_DATA_KEY,
 	NAOS_OPTION_KEYS,
 	{ "segment", 0, "SIZE", "bytes that are encrypted, read and checked together (default 4MiB; 64KiB to 16MiB)" },
+	OPTION_FORMAT,
 	OPTION_FORCE,
 	OPTION_JOBS,
 	{ .name = NULL },
@@ -150,14 +152,17 @@ static int describe_new(struct session *session, const struct naos_invocation *i
 			struct naos_frame_new *what, struct naos_error *err)
 {
 	const char *name = naos_option_value(invocation, "collection"), *segment = naos_option_value(invocation, "segment");
+	const char *format = naos_option_value(invocation, "format");
 	uint64_t bytes = NAOS_FRAME_SEGMENT_BYTES;
 	struct naos_collection collection;
 	bool understood = !segment || naos_parse_size(segment, &bytes);
 	if (!understood || bytes < NAOS_FRAME_MIN_SEGMENT_BYTES || bytes > NAOS_FRAME_MAX_SEGMENT_BYTES)
 		return naos_error_set(err, NAOS_E_USAGE, "--segment is a size from 64KiB to 16MiB");
+	if (format && strcmp(format, "1") != 0 && strcmp(format, "2") != 0)
+		return naos_error_set(err, NAOS_E_USAGE, "--format is 1 or 2");
 	*what = (struct naos_frame_new){
 		.algorithm = NAOS_AES_256_GCM, .keys = { session->given[0], session->given[1] }, .segment_bytes = (uint32_t)bytes,
-		.jobs = session->jobs,
+		.jobs = session->jobs, .version = format ? (unsigned)(format[0] - '0') : 2,
 	};
 	if (!name)
 		return naos_uuid_random(&what->frame_id, err);
@@ -341,7 +346,7 @@ static int print_info(const struct naos_frame *frame, const struct naos_invocati
 	(void)naos_uuid_format(&manifest->collection_id, collection);
 	if (invocation->json) {
 		json_t *value = json_pack("{s:o, s:i, s:s, s:s, s:s, s:I, s:I, s:I}", "path", naos_json_text(path), "format",
-			2, "algorithm",
+			(int)manifest->version, "algorithm",
 					  naos_algorithm_name(manifest->algorithm), "frame_id", frame_id, "collection_id",
 						  collection, "bytes",
 					  (json_int_t)manifest->file_bytes, "units", (json_int_t)manifest->hdu_count,
@@ -355,12 +360,13 @@ static int print_info(const struct naos_frame *frame, const struct naos_invocati
 								    (json_int_t)blob.mek_version));
 		return naos_print_json(value, err);
 	}
-	printf("%s\n  frame, format 2, %s\n  frame id    %s\n  collection  %s\n", path,
+	printf("%s\n  frame, format %u, %s\n  frame id    %s\n  collection  %s\n", path, manifest->version,
 		naos_algorithm_name(manifest->algorithm), frame_id, collection);
 	printf("  file        %" PRIu64 " bytes (%s) in %u units\n", manifest->file_bytes,
 		naos_format_bytes(manifest->file_bytes, size),
 	       manifest->hdu_count);
-	printf("  segments    of %s\n", naos_format_bytes(manifest->segment_bytes, size));
+	if (manifest->version > 1)
+		printf("  segments    of %s\n", naos_format_bytes(manifest->segment_bytes, size));
 	for (enum naos_frame_part part = NAOS_FRAME_HEADER; part <= NAOS_FRAME_DATA; part++) {
 		const char *name = part == NAOS_FRAME_HEADER ? "header key" : "data key  ";
 		if (naos_frame_blob(frame, part, &blob))
@@ -521,6 +527,7 @@ static const struct naos_option import_options[] = {
 	{ "data-key", 0, "SOURCE", "data key of the old file in the same way" },
 	NAOS_OPTION_KEYS,
 	{ "segment", 0, "SIZE", "bytes that are encrypted, read and checked together (default 4MiB; 64KiB to 16MiB)" },
+	OPTION_FORMAT,
 	OPTION_FORCE,
 	OPTION_JOBS,
 	{ .name = NULL },

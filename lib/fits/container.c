@@ -4,125 +4,53 @@
 #include <string.h>
 #include <openssl/evp.h>
 
+#include "fits/cards.h"
+
 /* --- headers ------------------------------------------------------------------------------------------------------------ */
 
-/* Cards of fixed format: they are part of the format of frames, so no library may choose how they look. */
-struct cards {
-	uint8_t *text;
-	size_t room, used;
-};
-
-static void put_card(struct cards *cards, const char *name, const char *value, const char *comment)
+static void primary(struct naos_cards *cards)
 {
-	char card[NAOS_FITS_CARD_BYTES + 1];
-	int length = comment ? snprintf(card, sizeof(card), "%-8s= %s / %s", name, value, comment) :
-			       snprintf(card, sizeof(card), value[0] ? "%-8s= %s" : "%-8s%s", name, value);
-	size_t bytes = length < 0 ? 0 : (size_t)length < NAOS_FITS_CARD_BYTES ? (size_t)length : NAOS_FITS_CARD_BYTES;
-	if (cards->used + NAOS_FITS_CARD_BYTES <= cards->room) {
-		memset(cards->text + cards->used, ' ', NAOS_FITS_CARD_BYTES);
-		memcpy(cards->text + cards->used, card, bytes);
-	}
-	cards->used += NAOS_FITS_CARD_BYTES;
+	naos_cards_true(cards, "SIMPLE", "conforms to the FITS standard");
+	naos_cards_number(cards, "BITPIX", 8, NULL);
+	naos_cards_number(cards, "NAXIS", 0, "no data here");
+	naos_cards_true(cards, "EXTEND", "extensions follow");
+	naos_cards_number(cards, "NAOSFRM", 2, "Naos frame: version of its format");
+	naos_cards_comment(cards, "A sealed FITS file. Its headers and its data are encrypted with keys of");
+	naos_cards_comment(cards, "their own (AES-GCM); 'naos fits open' opens it, in full or in part.");
+	naos_cards_end(cards);
 }
 
-static void put_number(struct cards *cards, const char *name, uint64_t value, const char *comment)
-{
-	char text[32];
-	(void)snprintf(text, sizeof(text), "%20llu", (unsigned long long)value);
-	put_card(cards, name, text, comment);
-}
-
-static void put_true(struct cards *cards, const char *name, const char *comment)
-{
-	put_card(cards, name, "                   T", comment);
-}
-
-static void put_text(struct cards *cards, const char *name, const char *value, const char *comment)
-{
-	char quoted[72], text[80];
-	(void)snprintf(quoted, sizeof(quoted), "'%-8s'", value);
-	(void)snprintf(text, sizeof(text), "%-20s", quoted);
-	put_card(cards, name, text, comment);
-}
-
-static void put_comment(struct cards *cards, const char *text)
-{
-	char name[NAOS_FITS_CARD_BYTES + 1];
-	(void)snprintf(name, sizeof(name), "COMMENT %s", text);
-	put_card(cards, name, "", NULL);
-}
-
-static void end_header(struct cards *cards)
-{
-	put_card(cards, "END", "", NULL);
-	while (cards->used % NAOS_FITS_BLOCK_BYTES != 0)
-		put_card(cards, "", "", NULL);
-}
-
-static void primary(struct cards *cards)
-{
-	put_true(cards, "SIMPLE", "conforms to the FITS standard");
-	put_number(cards, "BITPIX", 8, NULL);
-	put_number(cards, "NAXIS", 0, "no data here");
-	put_true(cards, "EXTEND", "extensions follow");
-	put_number(cards, "NAOSFRM", 2, "Naos frame: version of its format");
-	put_comment(cards, "A sealed FITS file. Its headers and its data are encrypted with keys of");
-	put_comment(cards, "their own (AES-GCM); 'naos fits open' opens it, in full or in part.");
-	end_header(cards);
-}
-
-static void table_begin(struct cards *cards, uint64_t row_bytes, uint64_t rows, uint64_t heap_bytes, unsigned fields)
-{
-	put_text(cards, "XTENSION", "BINTABLE", "binary table");
-	put_number(cards, "BITPIX", 8, NULL);
-	put_number(cards, "NAXIS", 2, NULL);
-	put_number(cards, "NAXIS1", row_bytes, "bytes of a row");
-	put_number(cards, "NAXIS2", rows, "rows");
-	put_number(cards, "PCOUNT", heap_bytes, "bytes behind the rows");
-	put_number(cards, "GCOUNT", 1, NULL);
-	put_number(cards, "TFIELDS", fields, "columns");
-}
-
-static void field(struct cards *cards, unsigned number, const char *name, const char *form)
-{
-	char type[12], format[12];
-	(void)snprintf(type, sizeof(type), "TTYPE%u", number);
-	(void)snprintf(format, sizeof(format), "TFORM%u", number);
-	put_text(cards, type, name, NULL);
-	put_text(cards, format, form, NULL);
-}
-
-static void manifest_header(struct cards *cards, size_t manifest_bytes)
+static void manifest_header(struct naos_cards *cards, size_t manifest_bytes)
 {
 	char form[32];
 	(void)snprintf(form, sizeof(form), "%zuB", manifest_bytes);
-	table_begin(cards, manifest_bytes + NAOS_FRAME_KEYS_BYTES, 1, 0, 2);
-	field(cards, 1, "MANIFEST", form);
+	naos_cards_table(cards, manifest_bytes + NAOS_FRAME_KEYS_BYTES, 1, 0, 2);
+	naos_cards_field(cards, 1, "MANIFEST", form);
 	(void)snprintf(form, sizeof(form), "%uB", NAOS_FRAME_KEYS_BYTES);
-	field(cards, 2, "KEYS", form);
-	put_text(cards, "EXTNAME", "NAOS-FRAME", "structure, wrapped keys");
-	end_header(cards);
+	naos_cards_field(cards, 2, "KEYS", form);
+	naos_cards_text(cards, "EXTNAME", "NAOS-FRAME", "structure, wrapped keys");
+	naos_cards_end(cards);
 }
 
-static void segments_header(struct cards *cards, uint64_t rows, uint64_t heap_bytes, uint64_t longest)
+static void segments_header(struct naos_cards *cards, uint64_t rows, uint64_t heap_bytes, uint64_t longest)
 {
 	char form[40];
 	(void)snprintf(form, sizeof(form), "1QB(%llu)", (unsigned long long)longest);
-	table_begin(cards, NAOS_FRAME_ROW_BYTES, rows, heap_bytes, 6);
-	field(cards, 1, "PART", "1B");
-	field(cards, 2, "HDU", "1J");
-	field(cards, 3, "SEGMENT", "1K");
-	field(cards, 4, "NONCE", "12B");
-	field(cards, 5, "TAG", "16B");
-	field(cards, 6, "DATA", form);
-	put_text(cards, "EXTNAME", "NAOS-SEGMENTS", "encrypted headers, then data");
-	end_header(cards);
+	naos_cards_table(cards, NAOS_FRAME_ROW_BYTES, rows, heap_bytes, 6);
+	naos_cards_field(cards, 1, "PART", "1B");
+	naos_cards_field(cards, 2, "HDU", "1J");
+	naos_cards_field(cards, 3, "SEGMENT", "1K");
+	naos_cards_field(cards, 4, "NONCE", "12B");
+	naos_cards_field(cards, 5, "TAG", "16B");
+	naos_cards_field(cards, 6, "DATA", form);
+	naos_cards_text(cards, "EXTNAME", "NAOS-SEGMENTS", "encrypted headers, then data");
+	naos_cards_end(cards);
 }
 
 int naos_container_probe(const uint8_t head[static NAOS_FRAME_HEAD_BYTES], size_t *ret_manifest_bytes, struct naos_error *err)
 {
 	uint8_t expected[NAOS_FRAME_HEAD_BYTES];
-	struct cards cards = { .text = expected, .room = sizeof(expected) };
+	struct naos_cards cards = { .text = expected, .room = sizeof(expected) };
 	unsigned long long row_bytes = 0;
 	char text[21] = "";
 	primary(&cards);
@@ -165,8 +93,8 @@ static int make_headers(const struct naos_frame_manifest *manifest, uint64_t lon
 	container->middle = malloc(NAOS_FITS_BLOCK_BYTES);
 	if (!container->head || !container->middle)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for a frame");
-	struct cards head = { .text = container->head, .room = NAOS_FRAME_HEAD_BYTES };
-	struct cards middle = { .text = container->middle, .room = NAOS_FITS_BLOCK_BYTES };
+	struct naos_cards head = { .text = container->head, .room = NAOS_FRAME_HEAD_BYTES };
+	struct naos_cards middle = { .text = container->middle, .room = NAOS_FITS_BLOCK_BYTES };
 	primary(&head);
 	manifest_header(&head, manifest->raw_bytes);
 	segments_header(&middle, container->rows, container->heap_bytes, longest);
@@ -273,7 +201,7 @@ static void checksum(const struct naos_frame_manifest *manifest, enum naos_frame
 	uint8_t text[32 + NAOS_FRAME_SLOT_BYTES];
 	size_t bytes = 32;
 	struct naos_cursor w = naos_cursor_writer(text, sizeof(text));
-	naos_cursor_put(&w, "naos/fr/2/slot", 15);
+	naos_cursor_put(&w, manifest->version == 1 ? "naos/fr/1/slot" : "naos/fr/2/slot", 15);
 	naos_cursor_put_u8(&w, (uint8_t)part);
 	naos_cursor_put(&w, manifest->frame_id.bytes, NAOS_UUID_BYTES);
 	naos_cursor_put(&w, raw, NAOS_FRAME_SLOT_BYTES - CHECK_BYTES);

@@ -3,7 +3,8 @@
 #include <sys/stat.h>
 
 #include "base/io.h"
-#include "fits/frame_inside.h"
+#include "fits/frame1.h"
+#include "fits/structure.h"
 
 const char *naos_frame_level_name(enum naos_frame_level level)
 {
@@ -18,7 +19,7 @@ static const char *part_name(enum naos_frame_part part)
 
 /* --- the container ---------------------------------------------------------------------------------------------------------- */
 
-static int read_exact(const struct naos_frame *frame, void *buffer, size_t bytes, uint64_t offset, struct naos_error *err)
+int frame_read_exact(const struct naos_frame *frame, void *buffer, size_t bytes, uint64_t offset, struct naos_error *err)
 {
 	size_t got;
 	int rc = naos_io_pread(frame->fd, buffer, bytes, offset, &got, frame->name, err);
@@ -27,34 +28,30 @@ static int read_exact(const struct naos_frame *frame, void *buffer, size_t bytes
 	return rc;
 }
 
-static int check_zeros(const struct naos_frame *frame, uint64_t from, uint64_t to, struct naos_error *err)
+int frame_check_zeros(const struct naos_frame *frame, uint64_t from, uint64_t to, struct naos_error *err)
 {
 	uint8_t bytes[NAOS_FITS_BLOCK_BYTES];
 	if (to - from > sizeof(bytes))
 		return naos_error_set(err, NAOS_E_SYSTEM, "%s: more padding than a block", frame->name);
-	int rc = read_exact(frame, bytes, (size_t)(to - from), from, err);
+	int rc = frame_read_exact(frame, bytes, (size_t)(to - from), from, err);
 	for (uint64_t i = 0; rc == 0 && i < to - from; i++)
 		if (bytes[i] != 0)
 			rc = naos_error_set(err, NAOS_E_INTEGRITY, "%s: bytes between its tables were changed", frame->name);
 	return rc;
 }
 
-static int read_container(struct naos_frame *frame, struct naos_error *err)
+static int read_container2(struct naos_frame *frame, const uint8_t head[static NAOS_FRAME_HEAD_BYTES], struct naos_error *err)
 {
-	uint8_t head[NAOS_FRAME_HEAD_BYTES], middle[NAOS_FITS_BLOCK_BYTES], slots[NAOS_FRAME_KEYS_BYTES];
+	uint8_t middle[NAOS_FITS_BLOCK_BYTES], slots[NAOS_FRAME_KEYS_BYTES];
 	struct stat status;
-	size_t bytes, got;
-	int rc = naos_io_pread(frame->fd, head, sizeof(head), 0, &got, frame->name, err);
-	if (rc == 0 && got < sizeof(head))
-		rc = naos_error_set(err, NAOS_E_FORMAT, "not a frame (it is too short)");
-	if (rc == 0)
-		rc = naos_container_probe(head, &bytes, err);
+	size_t bytes;
+	int rc = naos_container_probe(head, &bytes, err);
 	uint8_t *raw = rc == 0 ? malloc(bytes) : NULL;
 	if (rc == 0 && !raw)
 		rc = naos_error_set(err, NAOS_E_NOMEM, "no memory for a manifest");
 	if (rc != 0)
 		return naos_error_prefix(err, rc, "%s", frame->name);
-	rc = read_exact(frame, raw, bytes, sizeof(head), err);
+	rc = frame_read_exact(frame, raw, bytes, NAOS_FRAME_HEAD_BYTES, err);
 	if (rc != 0) {
 		free(raw);
 		return rc;
@@ -70,20 +67,38 @@ static int read_container(struct naos_frame *frame, struct naos_error *err)
 	if ((uint64_t)status.st_size != container->file_bytes)
 		return naos_error_set(err, NAOS_E_INTEGRITY, "%s has %lld bytes; its manifest says %llu", frame->name,
 				      (long long)status.st_size, (unsigned long long)container->file_bytes);
-	rc = read_exact(frame, middle, sizeof(middle), container->rows_offset - sizeof(middle), err);
+	rc = frame_read_exact(frame, middle, sizeof(middle), container->rows_offset - sizeof(middle), err);
 	if (rc == 0 && memcmp(middle, container->middle, sizeof(middle)) != 0)
 		rc = naos_error_set(err, NAOS_E_INTEGRITY, "%s: the header of its table of segments was changed", frame->name);
 	if (rc == 0)
-		rc = read_exact(frame, slots, sizeof(slots), container->keys_offset, err);
+		rc = frame_read_exact(frame, slots, sizeof(slots), container->keys_offset, err);
 	if (rc == 0)
-		rc = check_zeros(frame, container->keys_offset + sizeof(slots), container->rows_offset - sizeof(middle), err);
+		rc = frame_check_zeros(frame, container->keys_offset + sizeof(slots), container->rows_offset - sizeof(middle), err);
 	if (rc == 0)
-		rc = check_zeros(frame, container->heap_offset + container->heap_bytes, container->file_bytes, err);
+		rc = frame_check_zeros(frame, container->heap_offset + container->heap_bytes, container->file_bytes, err);
 	for (unsigned i = 0; rc == 0 && i < 2; i++)
 		if (naos_frame_slot_decode(&frame->manifest, (enum naos_frame_part)(i + 1), slots + i * NAOS_FRAME_SLOT_BYTES,
 					   &frame->blobs[i], &frame->has_blob[i], &frame->reasons[i]) != 0)
 			frame->states[i] = NAOS_FRAME_KEY_TAMPERED; /* the other key may still open its part */
 	return rc;
+}
+
+/* Which version it is, is told by its first block; a block of neither is refused as one of version 2. */
+static int read_container(struct naos_frame *frame, struct naos_error *err)
+{
+	uint8_t head[NAOS_FRAME_HEAD_BYTES];
+	size_t got;
+	int rc = naos_io_pread(frame->fd, head, sizeof(head), 0, &got, frame->name, err);
+	if (rc != 0)
+		return rc;
+	if (got < sizeof(head))
+		return naos_error_set(err, NAOS_E_FORMAT, "%s: not a frame (it is too short)", frame->name);
+	if (naos_container1_probe(head))
+		return frame1_read_container(frame, err);
+	if (naos_fits_card_find(head, NAOS_FITS_BLOCK_BYTES, "NONCE_H") && !naos_fits_card_find(head, NAOS_FITS_BLOCK_BYTES, "NAOSFRM"))
+		return naos_error_set(err, NAOS_E_FORMAT, "%s looks like a file of GpuFitsCrypt, which was never authenticated: "
+				      "'naos fits import-legacy' seals it anew", frame->name);
+	return read_container2(frame, head, err);
 }
 
 /* --- keys ------------------------------------------------------------------------------------------------------------------- */
@@ -93,14 +108,16 @@ int frame_open_segment(struct naos_frame *frame, enum naos_frame_part part, uint
 {
 	uint8_t raw[NAOS_FRAME_ROW_BYTES], associated[NAOS_FRAME_ASSOCIATED_BYTES];
 	struct naos_frame_row row;
+	if (frame->one)
+		return frame1_open_step(frame, index, text, ret_bytes, err);
 	uint64_t number, total = hdu == NAOS_FRAME_PROOF_HDU ? 1 : naos_frame_segments(&frame->manifest, part, hdu);
 	naos_container_row(&frame->manifest, &frame->container, part, hdu, index, &row, &number);
 	size_t bytes = (size_t)row.bytes;
-	int rc = read_exact(frame, raw, sizeof(raw), frame->container.rows_offset + number * NAOS_FRAME_ROW_BYTES, err);
+	int rc = frame_read_exact(frame, raw, sizeof(raw), frame->container.rows_offset + number * NAOS_FRAME_ROW_BYTES, err);
 	if (rc == 0)
 		rc = naos_frame_row_decode(raw, &row, err);
 	if (rc == 0 && bytes)
-		rc = read_exact(frame, text, bytes, frame->container.heap_offset + row.offset, err);
+		rc = frame_read_exact(frame, text, bytes, frame->container.heap_offset + row.offset, err);
 	if (rc == 0) {
 		naos_frame_associated(&frame->manifest, &row, total, associated);
 		const struct naos_gcm_message message = {
@@ -120,15 +137,23 @@ int frame_open_segment(struct naos_frame *frame, enum naos_frame_part part, uint
 	return rc;
 }
 
+/* The key of a part authenticates the manifest. */
+static int prove(struct naos_frame *frame, enum naos_frame_part part, const struct naos_secret *key, struct naos_error *err)
+{
+	uint8_t none;
+	size_t got;
+	int rc = naos_gcm_key_create(frame->manifest.algorithm, key, &frame->keys[part - 1], err);
+	return rc ? rc : frame_open_segment(frame, part, NAOS_FRAME_PROOF_HDU, 0, &none, &got, err);
+}
+
 /* Right, missing, wrong or tampered; errors of the system only are returned. */
 static int take_key(struct naos_frame *frame, enum naos_frame_part part, const struct naos_frame_source *source,
 		    struct naos_error *err)
 {
 	unsigned i = part - 1u;
-	naos_autosecret struct naos_secret *key = NULL;
-	uint8_t commit[NAOS_FRAME_COMMIT_BYTES], none;
+	naos_autosecret struct naos_secret *key = NULL, *derived = NULL;
+	uint8_t commit[NAOS_FRAME_COMMIT_BYTES];
 	struct naos_error *reason = &frame->reasons[i];
-	size_t got;
 	if (frame->states[i] == NAOS_FRAME_KEY_TAMPERED)
 		return 0;
 	frame->states[i] = NAOS_FRAME_KEY_MISSING;
@@ -147,17 +172,16 @@ static int take_key(struct naos_frame *frame, enum naos_frame_part part, const s
 			*reason = why;
 		return 0;
 	}
-	rc = naos_frame_key_derive(&frame->manifest, part, key, commit, &frame->keys[i], err);
+	rc = naos_frame_key_derive(&frame->manifest, part, key, commit, &derived, err);
 	if (rc != 0)
 		return rc;
 	if (memcmp(commit, frame->manifest.commit[i], sizeof(commit)) != 0) {
-		frame->keys[i] = naos_gcm_key_free(frame->keys[i]);
 		frame->states[i] = NAOS_FRAME_KEY_WRONG;
 		(void)naos_error_set(reason, NAOS_E_WRONG_KEY, "%s: this is not its %s key", frame->name, part_name(part));
 		return 0;
 	}
 	frame->states[i] = NAOS_FRAME_KEY_RIGHT;
-	rc = frame_open_segment(frame, part, NAOS_FRAME_PROOF_HDU, 0, &none, &got, reason);
+	rc = frame->one ? frame1_prove(frame, part, derived, reason) : prove(frame, part, derived, reason);
 	if (rc == NAOS_E_INTEGRITY) {
 		frame->states[i] = NAOS_FRAME_KEY_TAMPERED;
 		return 0;
@@ -224,6 +248,7 @@ struct naos_frame *naos_frame_close(struct naos_frame *frame)
 	free_headers(frame);
 	for (unsigned i = 0; i < 2; i++)
 		(void)naos_gcm_key_free(frame->keys[i]);
+	(void)frame1_free(frame->one);
 	naos_container_free(&frame->container);
 	naos_frame_manifest_free(&frame->manifest);
 	if (frame->fd >= 0)
@@ -250,7 +275,7 @@ int naos_frame_open_fd(int fd, const char *name, const struct naos_frame_source 
 	int rc = frame->name ? read_container(frame, err) : naos_error_set(err, NAOS_E_NOMEM, "no memory to open a frame");
 	for (unsigned i = 0; rc == 0 && i < 2; i++)
 		rc = take_key(frame, (enum naos_frame_part)(i + 1), source, err);
-	if (rc == 0 && frame->states[0] == NAOS_FRAME_KEY_RIGHT)
+	if (rc == 0 && frame->states[0] == NAOS_FRAME_KEY_RIGHT && !frame->one)
 		rc = open_headers(frame, err);
 	if (rc != 0)
 		return rc;

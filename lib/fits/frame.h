@@ -1,5 +1,5 @@
-/* Frames: sealed FITS files of version 2 (docs/formats/frame.md).  Header and data have keys of their own; whoever has one of the two
- * gets a valid FITS file with that part; nothing unverified is released.
+/* Frames: sealed FITS files of version 2 (docs/formats/frame.md) and of version 1 (docs/formats/frame-1.md).  Header and data have keys
+ * of their own; whoever has one of the two gets a valid FITS file with that part; nothing unverified is released.
  *
  * Every message names the frame.  An open frame may be used by any number of threads.  SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_FITS_FRAME_H
@@ -12,6 +12,7 @@
 /* --- sealing ------------------------------------------------------------------------------------------------------------ */
 
 struct naos_frame_new {
+	unsigned version; /* of the format: 0 or 2; 1 holds one image, in one thread, and segment_bytes does not matter */
 	enum naos_algorithm algorithm;
 	struct naos_uuid frame_id, collection_id;
 	const struct naos_secret *keys[2]; /* header key, data key: 16 or 32 bytes each, not the same; borrowed */
@@ -22,7 +23,7 @@ struct naos_frame_new {
 	void *context;
 };
 /* Writes the frame of an open FITS file to an empty file.  Not flushed; on failure the target is of no value.
- * NAOS_E_FORMAT: no FITS file, with the reason; NAOS_E_CHANGED: it changed meanwhile. */
+ * NAOS_E_FORMAT: no FITS file, with the reason; NAOS_E_CHANGED: it changed meanwhile; NAOS_E_UNSUPPORTED: version 1 can't hold it. */
 int naos_frame_seal_fd(int source_fd, const char *source_name, int target_fd, const char *target_name,
 		    const struct naos_frame_new *what, struct naos_error *err) naos_must_check;
 
@@ -37,7 +38,7 @@ struct naos_frame_source {
 };
 
 /* Takes fd, also on failure.  Succeeds with whatever keys there are, also without any (naos_frame_level says what came of it).
- * NAOS_E_FORMAT: it is no frame of version 2; NAOS_E_INTEGRITY: its structure was changed. */
+ * NAOS_E_FORMAT: it is no frame; NAOS_E_INTEGRITY: its structure was changed. */
 int naos_frame_open_fd(int fd, const char *name, const struct naos_frame_source *source, struct naos_frame **ret,
 		    struct naos_error *err) naos_must_check;
 const struct naos_frame_manifest *naos_frame_manifest(const struct naos_frame *frame);

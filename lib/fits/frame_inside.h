@@ -29,10 +29,11 @@ struct naos_frame {
 	int fd;
 	char *name;
 	struct naos_frame_manifest manifest;
-	struct naos_container container;
+	struct naos_container container; /* of version 2 */
+	struct frame1 *one;              /* of version 1 (frame1.h); NULL: it is of version 2 */
 	struct naos_blob blobs[2];
 	bool has_blob[2];
-	struct naos_gcm_key *keys[2];
+	struct naos_gcm_key *keys[2]; /* of version 2 */
 	enum naos_frame_key_state states[2];
 	struct naos_error reasons[2];
 	enum naos_frame_level level;
@@ -45,6 +46,11 @@ struct naos_frame {
 	struct kept_segment kept[NAOS_FRAME_KEPT_SEGMENTS];
 	uint64_t clock;
 };
+
+/* Bytes that must be there: NAOS_E_INTEGRITY if the file ends before. */
+int frame_read_exact(const struct naos_frame *frame, void *buffer, size_t bytes, uint64_t offset, struct naos_error *err) naos_must_check;
+/* Less than a block of zeros. */
+int frame_check_zeros(const struct naos_frame *frame, uint64_t from, uint64_t to, struct naos_error *err) naos_must_check;
 
 /* Decrypts one segment into text (its row's bytes).  NAOS_E_INTEGRITY; text is zeroed then. */
 int frame_open_segment(struct naos_frame *frame, enum naos_frame_part part, uint32_t hdu, uint64_t index, uint8_t *text,

@@ -13,7 +13,7 @@ static int derive(const struct naos_frame_manifest *manifest, enum naos_frame_pa
 {
 	uint8_t info[64];
 	struct naos_cursor w = naos_cursor_writer(info, sizeof(info));
-	naos_cursor_put(&w, "naos/fr/2/", 10);
+	naos_cursor_put(&w, manifest->version == 1 ? "naos/fr/1/" : "naos/fr/2/", 10);
 	naos_cursor_put(&w, purpose, strlen(purpose) + 1);
 	naos_cursor_put_u8(&w, (uint8_t)part);
 	naos_cursor_put_u8(&w, (uint8_t)manifest->algorithm);
@@ -36,7 +36,7 @@ static int derive(const struct naos_frame_manifest *manifest, enum naos_frame_pa
 }
 
 int naos_frame_key_derive(const struct naos_frame_manifest *manifest, enum naos_frame_part part, const struct naos_secret *key,
-			  uint8_t ret_commit[static NAOS_FRAME_COMMIT_BYTES], struct naos_gcm_key **ret, struct naos_error *err)
+			  uint8_t ret_commit[static NAOS_FRAME_COMMIT_BYTES], struct naos_secret **ret, struct naos_error *err)
 {
 	size_t bytes = naos_secret_bytes(key), wanted = naos_algorithm_key_bytes(manifest->algorithm);
 	naos_autosecret struct naos_secret *derived = NULL;
@@ -48,12 +48,13 @@ int naos_frame_key_derive(const struct naos_frame_manifest *manifest, enum naos_
 	if (rc == 0 && ret)
 		rc = naos_secret_create(wanted, &derived, err);
 	if (rc == 0 && ret)
-		rc = derive(manifest, part, "segments", key, naos_secret_data(derived), wanted, err);
-	if (rc == 0 && ret)
-		rc = naos_gcm_key_create(manifest->algorithm, derived, ret, err);
-	if (rc == 0)
-		memcpy(ret_commit, commit, sizeof(commit));
-	return rc;
+		rc = derive(manifest, part, manifest->version == 1 ? "message" : "segments", key, naos_secret_data(derived), wanted, err);
+	if (rc != 0)
+		return rc;
+	memcpy(ret_commit, commit, sizeof(commit));
+	if (ret)
+		*ret = naos_steal(derived);
+	return 0;
 }
 
 void naos_frame_associated(const struct naos_frame_manifest *manifest, const struct naos_frame_row *row, uint64_t total,

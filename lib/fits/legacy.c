@@ -129,7 +129,8 @@ bool naos_legacy_probe(int fd, enum naos_legacy_mode *ret_mode)
 	int status = 0;
 	if (open_fits(fd, &fits) != 0)
 		return false;
-	bool found = has_key(fits, "NONCE_H") && has_key(fits, "ENCHDR") && has_key(fits, "ORIG_BPX");
+	bool found = has_key(fits, "NONCE_H") && has_key(fits, "ENCHDR") && has_key(fits, "ORIG_BPX") &&
+		     !has_key(fits, "NAOSFRM"); /* a frame of version 1 has the others too */
 	if (found)
 		*ret_mode = has_key(fits, "AUTHTAG_H") ? NAOS_LEGACY_GCM : NAOS_LEGACY_CTR;
 	(void)fits_close_file(fits, &status);

@@ -56,6 +56,7 @@ int naos_frame_manifest_encode(struct naos_frame_manifest *manifest, struct naos
 		unit->text = at;
 	}
 	free(manifest->raw);
+	manifest->version = VERSION;
 	manifest->raw = raw;
 	manifest->raw_bytes = bytes;
 	if (!naos_cursor_at_end(&w))
@@ -102,7 +103,7 @@ static int decode_units(struct naos_cursor *in, struct naos_frame_manifest *mani
 
 int naos_frame_manifest_decode(uint8_t *raw, size_t raw_bytes, struct naos_frame_manifest *ret, struct naos_error *err)
 {
-	struct naos_frame_manifest manifest = { .raw = raw, .raw_bytes = raw_bytes };
+	struct naos_frame_manifest manifest = { .version = VERSION, .raw = raw, .raw_bytes = raw_bytes };
 	struct naos_cursor in = naos_cursor_reader(raw, raw_bytes);
 	naos_cursor_get_match(&in, MAGIC, 8);
 	uint32_t version = naos_cursor_get_u32(&in), algorithm = naos_cursor_get_u32(&in);

@@ -9,9 +9,8 @@
 #include "base/errors.h"
 #include "base/uuid.h"
 #include "engine/engine.h"
+#include "fits/cards.h"
 
-#define NAOS_FITS_BLOCK_BYTES 2880u
-#define NAOS_FITS_CARD_BYTES 80u
 #define NAOS_FRAME_COMMIT_BYTES 32u
 #define NAOS_FRAME_MAX_HDUS 100000u                    /* header-data units of one file */
 #define NAOS_FRAME_MAX_MANIFEST_BYTES ((size_t)64 << 20) /* mostly structural cards of tables */
@@ -29,6 +28,7 @@ struct naos_frame_hdu {
 };
 
 struct naos_frame_manifest {
+	uint32_t version; /* of the format: 2; 1: made from the keywords of such a frame (container1.h) */
 	enum naos_algorithm algorithm;
 	struct naos_uuid frame_id, collection_id;
 	uint8_t commit[2][NAOS_FRAME_COMMIT_BYTES]; /* of the header key, of the data key */

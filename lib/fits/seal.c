@@ -3,9 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/io.h"
-#include "fits/frame.h"
-#include "fits/framekeys.h"
-#include "fits/structure.h"
+#include "fits/frame1.h"
 #include "fits/threads.h"
 
 /* One run of work: all rows of the table, taken by threads one after the other. */
@@ -185,21 +183,13 @@ static int unchanged(int fd, const char *name, const struct stat *before, struct
 	return same ? 0 : naos_error_set(err, NAOS_E_CHANGED, "%s changed while it was sealed", name);
 }
 
-int naos_frame_seal_fd(int source_fd, const char *source_name, int target_fd, const char *target_name,
-		    const struct naos_frame_new *what, struct naos_error *err)
+static int seal2(int source_fd, const char *source_name, int target_fd, const char *target_name,
+		 const struct naos_fits_structure *structure, const struct naos_frame_new *what, struct naos_error *err)
 {
-	naos_cleanup(naos_fits_structure_free) struct naos_fits_structure structure = { .count = 0 };
 	naos_cleanup(naos_frame_manifest_free) struct naos_frame_manifest manifest = { .hdus = NULL };
 	naos_cleanup(naos_container_free) struct naos_container container = { .rows = 0 };
 	naos_autofree uint8_t *rows = NULL;
-	struct stat before;
-	if (naos_secret_equal(what->keys[0], naos_secret_view(what->keys[1]), naos_secret_bytes(what->keys[1])))
-		return naos_error_set(err, NAOS_E_USAGE, "header key and data key must differ");
-	if (fstat(source_fd, &before) != 0)
-		return naos_error_set_errno(err, errno, "cannot read the status of %s", source_name);
-	int rc = naos_fits_structure_read(source_fd, source_name, &structure, err);
-	if (rc == 0)
-		rc = describe(what, &structure, &manifest, err);
+	int rc = describe(what, structure, &manifest, err);
 	if (rc == 0)
 		rc = naos_container_lay_out(&manifest, &container, err);
 	if (rc == 0 && !(rows = calloc(container.rows, NAOS_FRAME_ROW_BYTES)))
@@ -207,21 +197,37 @@ int naos_frame_seal_fd(int source_fd, const char *source_name, int target_fd, co
 	struct sealing sealing = {
 		.source_fd = source_fd, .target_fd = target_fd, .source_name = source_name, .target_name = target_name,
 		.what = what,
-		.structure = &structure, .manifest = &manifest, .container = &container, .rows = rows,
+		.structure = structure, .manifest = &manifest, .container = &container, .rows = rows,
 		.threads = { .work = seal_some, .context = &sealing },
 	};
 	for (unsigned i = 0; rc == 0 && i < 2; i++) {
+		naos_autosecret struct naos_secret *derived = NULL;
 		uint8_t commit[NAOS_FRAME_COMMIT_BYTES];
-		rc = naos_frame_key_derive(&manifest, (enum naos_frame_part)(i + 1), what->keys[i], commit, &sealing.keys[i],
-			err);
+		rc = naos_frame_key_derive(&manifest, (enum naos_frame_part)(i + 1), what->keys[i], commit, &derived, err);
+		if (rc == 0)
+			rc = naos_gcm_key_create(manifest.algorithm, derived, &sealing.keys[i], err);
 	}
 	if (rc == 0)
 		rc = frame_threads_run(&sealing.threads, what->jobs, err);
 	if (rc == 0)
 		rc = write_rest(&sealing, err);
-	if (rc == 0)
-		rc = unchanged(source_fd, source_name, &before, err);
 	for (unsigned i = 0; i < 2; i++)
 		(void)naos_gcm_key_free(sealing.keys[i]);
 	return rc;
+}
+
+int naos_frame_seal_fd(int source_fd, const char *source_name, int target_fd, const char *target_name,
+		    const struct naos_frame_new *what, struct naos_error *err)
+{
+	naos_cleanup(naos_fits_structure_free) struct naos_fits_structure structure = { .count = 0 };
+	struct stat before;
+	if (naos_secret_equal(what->keys[0], naos_secret_view(what->keys[1]), naos_secret_bytes(what->keys[1])))
+		return naos_error_set(err, NAOS_E_USAGE, "header key and data key must differ");
+	if (fstat(source_fd, &before) != 0)
+		return naos_error_set_errno(err, errno, "cannot read the status of %s", source_name);
+	int rc = naos_fits_structure_read(source_fd, source_name, &structure, err);
+	if (rc != 0)
+		return rc;
+	rc = (what->version == 1 ? frame1_seal : seal2)(source_fd, source_name, target_fd, target_name, &structure, what, err);
+	return rc ? rc : unchanged(source_fd, source_name, &before, err);
 }
