@@ -534,7 +534,7 @@ static const struct naos_option import_options[] = {
 };
 
 /* The plaintext is in memory only, between the old file and the frame. */
-static int import(struct session *session, const struct naos_invocation *invocation, struct naos_error *err)
+static int import(struct session *session, const struct naos_invocation *invocation, bool *ret_scaled, struct naos_error *err)
 {
 	const char *source = invocation->operands[0];
 	struct naos_uuid frame_id;
@@ -544,7 +544,7 @@ static int import(struct session *session, const struct naos_invocation *invocat
 	naos_autoclose int plain = memfd_create("naos-legacy", MFD_CLOEXEC);
 	if (plain < 0 || fchmod(plain, 0644) != 0) /* the frame gets its mode */
 		return naos_error_set_errno(err, errno, "no memory for the opened file");
-	int rc = naos_legacy_open(fd, source, session->given[0], session->given[1], plain, err);
+	int rc = naos_legacy_open(fd, source, session->given[0], session->given[1], plain, ret_scaled, err);
 	return rc ? rc : seal_to_target(session, invocation, plain, &frame_id, err);
 }
 
@@ -552,19 +552,22 @@ static int run_import(struct naos_invocation *invocation, struct naos_error *err
 {
 	const char *source = invocation->operands[0], *target = invocation->operands[1];
 	naos_cleanup(session_end) struct session session = { .jobs = 1 };
+	bool scaled = false;
 	if (!naos_option_given(invocation, "header-key") || !naos_option_given(invocation, "data-key"))
 		return naos_error_set(err, NAOS_E_USAGE, "give the two keys of the old file: --header-key and --data-key");
 	int rc = begin(&session, invocation, "frame.import", naos_option_given(invocation, "collection"), err);
 	if (rc != 0)
 		return rc;
-	rc = import(&session, invocation, err);
+	rc = import(&session, invocation, &scaled, err);
 	naos_admin_end(invocation, "frame.import", source, rc, err);
 	if (rc != 0)
 		return rc;
 	naos_log(NAOS_LOG_WARNING, "%s: " NAOS_LEGACY_WARNING, source);
+	if (scaled)
+		naos_log(NAOS_LOG_WARNING, "%s: " NAOS_LEGACY_SCALED, source);
 	if (invocation->json)
-		return naos_print_json(json_pack("{s:s, s:o, s:o, s:b}", "action", "frame.import", "source", naos_json_text(source), "target",
-						 naos_json_text(target), "authenticated", 0), err);
+		return naos_print_json(json_pack("{s:s, s:o, s:o, s:b, s:b}", "action", "frame.import", "source", naos_json_text(source), "target",
+						 naos_json_text(target), "authenticated", 0, "scaled", scaled), err);
 	printf("sealed %s\n", target);
 	return 0;
 }

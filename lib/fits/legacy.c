@@ -8,7 +8,7 @@
 
 #include "base/io.h"
 #include "base/uuid.h"
-#include "fits/manifest.h"
+#include "fits/structure.h"
 
 #define GROUP_BYTES 128u /* eight AES blocks, bit-sliced */
 #define BLOCKS 8u
@@ -176,7 +176,10 @@ static int read_header(struct legacy *legacy, struct naos_error *err)
 	int status = 0, ignored = 0, rc = 0;
 	if (fits_read_key_longstr(legacy->fits, "ENCHDR", &value, NULL, &status) != 0 || !value)
 		return bad(legacy, err, "its encrypted header can't be read");
-	size_t digits = strlen(value), bytes = digits / 2;
+	size_t digits = strlen(value);
+	if (digits > 0 && value[digits - 1] == '&') /* CFITSIO 4.3 writes an empty CONTINUE at the end, which that of 4.2 does not follow */
+		value[--digits] = 0;
+	size_t bytes = digits / 2;
 	if (digits % 2 || bytes == 0 || bytes > NAOS_FRAME_MAX_HEADER_BYTES)
 		rc = bad(legacy, err, "its encrypted header has an impossible size");
 	uint64_t room = (bytes + NAOS_FITS_BLOCK_BYTES - 1) / NAOS_FITS_BLOCK_BYTES * NAOS_FITS_BLOCK_BYTES;
@@ -277,8 +280,28 @@ static int write_pixels(struct legacy *legacy, int fd, const struct naos_secret 
 	return rc;
 }
 
+/* That program reads pixels through the scaling of their header, and keeps its keywords. */
+static bool is_scaled(const struct legacy *legacy)
+{
+	static const struct {
+		const char *name;
+		double without;
+	} words[] = { { "BSCALE", 1 }, { "BZERO", 0 } };
+	for (unsigned i = 0; i < NAOS_ARRAY_LENGTH(words); i++) {
+		const uint8_t *card = naos_fits_card_find(legacy->header, legacy->header_bytes, words[i].name);
+		char text[NAOS_FITS_CARD_BYTES - 9];
+		if (!card || card[8] != '=' || legacy->data_bytes == 0)
+			continue;
+		memcpy(text, card + 10, NAOS_FITS_CARD_BYTES - 10);
+		text[NAOS_FITS_CARD_BYTES - 10] = 0;
+		if (strtod(text, NULL) != words[i].without)
+			return true;
+	}
+	return false;
+}
+
 int naos_legacy_open(int fd, const char *name, const struct naos_secret *header_key, const struct naos_secret *data_key, int target_fd,
-		     struct naos_error *err)
+		     bool *ret_scaled, struct naos_error *err)
 {
 	naos_cleanup(close_fits) struct legacy legacy = { .name = name };
 	if (naos_secret_bytes(header_key) != 16 || naos_secret_bytes(data_key) != 16)
@@ -299,5 +322,7 @@ int naos_legacy_open(int fd, const char *name, const struct naos_secret *header_
 	uint64_t padded = (legacy.data_bytes + NAOS_FITS_BLOCK_BYTES - 1) / NAOS_FITS_BLOCK_BYTES * NAOS_FITS_BLOCK_BYTES;
 	if (rc == 0 && ftruncate(target_fd, (off_t)(legacy.header_bytes + padded)) != 0)
 		rc = naos_error_set_errno(err, errno, "cannot set the size of the opened file");
+	if (rc == 0)
+		*ret_scaled = is_scaled(&legacy);
 	return rc;
 }
