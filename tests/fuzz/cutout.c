@@ -1,4 +1,5 @@
-/* Sections of images: up to the first newline the text of a section, then cards that join the header of an image of 16-bit numbers, 12 x 7 x 3.
+/* Sections of images: up to the first newline the text of a section, then cards that join the header of an image of 16-bit numbers,
+ * 12 x 7 x 3.
  * The image is sealed, and the section cut out of the frame: what comes out has as many pixels as the section says.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
@@ -30,8 +31,10 @@ static void expect_reason(int rc, const struct naos_error *err)
 /* A FITS file, whatever its further cards say. */
 static int make_image(const uint8_t *cards, size_t bytes)
 {
-	static const char *const first[] = { "SIMPLE  =                    T", "BITPIX  =                   16", "NAXIS   =                    3",
-					     "NAXIS1  =                   12", "NAXIS2  =                    7", "NAXIS3  =                    3" };
+	static const char *const first[] = {
+		"SIMPLE  =                    T", "BITPIX  =                   16", "NAXIS   =                    3",
+		"NAXIS1  =                   12", "NAXIS2  =                    7", "NAXIS3  =                    3",
+	};
 	uint8_t file[2 * 2880] = { 0 };
 	size_t used = 0;
 	memset(file, ' ', 2880);
@@ -53,7 +56,9 @@ static int make_image(const uint8_t *cards, size_t bytes)
 
 static int seal(int source)
 {
-	struct naos_frame_new what = { .algorithm = NAOS_AES_256_GCM, .keys = { keys[0], keys[1] }, .segment_bytes = NAOS_FRAME_MIN_SEGMENT_BYTES };
+	struct naos_frame_new what = {
+		.algorithm = NAOS_AES_256_GCM, .keys = { keys[0], keys[1] }, .segment_bytes = NAOS_FRAME_MIN_SEGMENT_BYTES,
+	};
 	struct naos_error err = NAOS_ERROR_INIT;
 	int target = memfd_create("sealed", MFD_CLOEXEC);
 	if (target < 0)

@@ -1,5 +1,5 @@
-/* Frames of version 1.  The first byte says what the rest is: 0 a whole frame, opened with the keys of the golden ones; 1 numbers and texts of
- * a shape, around which the rest of the container is built so that only they are hostile.
+/* Frames of version 1.  The first byte says what the rest is: 0 a whole frame, opened with the keys of the golden ones; 1 numbers and texts
+ * of a shape, around which the rest of the container is built so that only they are hostile.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 #include <sys/mman.h>
@@ -78,7 +78,8 @@ static void check_same(const struct naos_container1 *made, struct naos_cursor he
 		return;
 	if (read.bitpix != made->bitpix || read.axes != made->axes || memcmp(read.size, made->size, sizeof(read.size)) != 0 ||
 	    read.header_bytes != made->header_bytes || read.data_bytes != made->data_bytes || used[0] || used[1] ||
-	    read.data_offset != made->data_offset || read.file_bytes != made->file_bytes || read.file_bytes < read.data_offset + read.data_bytes)
+	    read.data_offset != made->data_offset || read.file_bytes != made->file_bytes ||
+	    read.file_bytes < read.data_offset + read.data_bytes)
 		abort();
 	for (unsigned i = 0; i < NAOS_FRAME1_SCALINGS; i++)
 		if (strcmp(read.scaling[i], made->scaling[i]) != 0)
