@@ -4,6 +4,7 @@
 
 #include "base/uuid.h"
 #include "command.h"
+#include "policy/policy.h"
 
 /* What the table of keys can't say: values that must fit something else. */
 static int check_values(const struct naos_config *config, struct naos_error *err)
@@ -23,6 +24,20 @@ static int check_values(const struct naos_config *config, struct naos_error *err
 	return 0;
 }
 
+/* A policy that can't be loaded would deny everything to everybody. */
+static int check_policies(const struct naos_config *config, const char *section, struct naos_error *err)
+{
+	const char *name;
+	for (unsigned i = 0; (name = naos_config_section_name(config, section, i)); i++) {
+		naos_autopolicy struct naos_policy *policy = NULL;
+		const char *path = naos_config_string(config, section, name, "policy");
+		int rc = path[0] ? naos_policy_load(path, &policy, err) : 0;
+		if (rc != 0)
+			return naos_error_prefix(err, rc, "%s", naos_config_origin(config, section, name, "policy"));
+	}
+	return 0;
+}
+
 static int run_check(struct naos_invocation *invocation, struct naos_error *err)
 {
 	naos_autoconfig struct naos_config *config = NULL;
@@ -30,6 +45,10 @@ static int run_check(struct naos_invocation *invocation, struct naos_error *err)
 	int rc = naos_config_load(path, &config, err);
 	if (rc == 0)
 		rc = check_values(config, err);
+	if (rc == 0)
+		rc = check_policies(config, "collection", err);
+	if (rc == 0)
+		rc = check_policies(config, "fileset", err);
 	if (rc != 0)
 		return rc;
 	const char *shown = naos_config_path(path);
