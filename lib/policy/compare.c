@@ -153,7 +153,7 @@ static int refuse_types(struct parser *parser, const struct token *sign, const s
 		remedy = "write a number without quotes, a string in quotes";
 	else if ((x == NAOS_POLICY_BOOLEAN && y == NAOS_POLICY_TEXT) || (x == NAOS_POLICY_TEXT && y == NAOS_POLICY_BOOLEAN))
 		remedy = "write true or false without quotes";
-	else if (y == NAOS_POLICY_SET)
+	else if ((y == NAOS_POLICY_SET && x == NAOS_POLICY_TEXT) || (x == NAOS_POLICY_SET && y == NAOS_POLICY_TEXT))
 		remedy = "write IN to ask whether a string is in a set";
 	return parser_complain(parser, sign, NAOS_E_CONFIG, "'%.*s' between two types: %s, %s; %s", NO_WORD(sign),
 			       describe(parser, left, a, sizeof(a)), describe(parser, right, b, sizeof(b)), remedy);

@@ -82,10 +82,14 @@ static void put_set(struct writer *writer, const struct naos_policy *policy, uin
 	put(writer, "}", 1);
 }
 
-/* As few digits as give the same number when they are read. */
+/* A whole number as such; another with as few digits as give the same number when they are read. */
 static void put_number(struct writer *writer, double number)
 {
 	char text[40];
+	if (number > -1e15 && number < 1e15 && number == (double)(int64_t)number) {
+		putf(writer, "%" PRId64, (int64_t)number);
+		return;
+	}
 	for (int digits = 1; digits <= 17; digits++) {
 		(void)snprintf(text, sizeof(text), "%.*g", digits, number);
 		if (strtod(text, NULL) == number)

@@ -50,6 +50,8 @@ def duration_text(microseconds):
 
 
 def number_text(number):
+    if abs(number) < 1e15 and number == int(number):
+        return str(int(number))
     return next(text for text in ("%.*g" % (digits, number) for digits in range(1, 18)) if float(text) == number)
 
 
