@@ -3,13 +3,21 @@
 
 #include <string.h>
 
-/* FNV-1a: the texts of a policy come from who may write policies, so no secret is needed. */
+/* Eight bytes a step.  The texts of a policy come from who may write policies, and a request's are only looked up, so no secret is
+ * needed. */
 uint64_t policy_text_hash(const char *data, size_t bytes)
 {
-	uint64_t hash = 0xcbf29ce484222325u;
+	uint64_t hash = 0x9e3779b97f4a7c15u + bytes, word;
+	for (; bytes >= sizeof(word); data += sizeof(word), bytes -= sizeof(word)) {
+		memcpy(&word, data, sizeof(word));
+		hash = (hash ^ word) * 0xff51afd7ed558ccdu;
+		hash ^= hash >> 32;
+	}
+	word = 0;
 	for (size_t i = 0; i < bytes; i++)
-		hash = (hash ^ (unsigned char)data[i]) * 0x100000001b3u;
-	return hash ^ hash >> 29;
+		word |= (uint64_t)(unsigned char)data[i] << 8 * i;
+	hash = (hash ^ word) * 0xff51afd7ed558ccdu;
+	return hash ^ hash >> 32;
 }
 
 static bool pool_start(struct pool *pool, size_t room, size_t item_bytes, bool table)
@@ -65,7 +73,7 @@ int builder_start(struct builder *builder, const char *name, const char *source,
 	bool ok = pool_start(&builder->rules, lesser(room, NAOS_POLICY_MAX_RULES), sizeof(struct rule), false) &&
 		  pool_start(&builder->nodes, 4 * room, sizeof(struct node), true) &&
 		  pool_start(&builder->conditions, lesser(2 * room, NAOS_POLICY_MAX_CONDITIONS), sizeof(struct condition), true) &&
-		  pool_start(&builder->steps, 8 * room, sizeof(uint32_t), false) &&
+		  pool_start(&builder->steps, 2 * room, sizeof(struct step), false) &&
 		  pool_start(&builder->texts, lesser(room, NAOS_POLICY_MAX_TEXTS), sizeof(struct naos_policy_text), false) &&
 		  pool_start(&builder->sets, lesser(room, NAOS_POLICY_MAX_SETS), NAOS_POLICY_SET_WORDS * sizeof(uint64_t), true) &&
 		  pool_start(&builder->characters, room, 1, false);
@@ -186,47 +194,55 @@ uint32_t builder_or(struct builder *builder, uint32_t left, uint32_t right)
 	return left == NODE_FALSE || left == right ? right : right == NODE_FALSE ? left : add_node(builder, NODE_OR, left, right);
 }
 
-static uint32_t add_step(struct builder *builder, enum step_kind kind, uint32_t operand)
+/* A rule is compiled from its end, so that the targets of a step are there before it: each call returns where its part begins. */
+struct compilation {
+	struct builder *builder;
+	size_t first; /* step of the rule */
+	bool allow;
+};
+
+static uint16_t compile(struct compilation *compilation, uint32_t index, bool negated, uint16_t if_true, uint16_t if_false)
 {
-	if (operand > STEP_MAX_OPERAND)
-		abort(); /* a policy of the largest size has fewer steps */
-	const uint32_t step = STEP(kind, operand);
-	return pool_add(&builder->steps, &step);
+	struct builder *builder = compilation->builder;
+	const struct node node = *node_at(builder, index);
+	if (node.kind == NODE_NOT)
+		return compile(compilation, node.left, !negated, if_true, if_false);
+	if (node.kind == NODE_AND || node.kind == NODE_OR) {
+		bool both = (node.kind == NODE_AND) != negated;
+		uint16_t right = compile(compilation, node.right, negated, if_true, if_false);
+		return compile(compilation, node.left, negated, both ? right : if_true, both ? if_false : right);
+	}
+	if (node.kind != NODE_CONDITION) /* constants are folded, so it is the whole rule */
+		return (node.kind == NODE_TRUE) != negated ? if_true : if_false;
+	const struct step step = {
+		.condition = (uint16_t)node.left,
+		.on = { [IS_FALSE] = negated ? if_true : if_false, [IS_TRUE] = negated ? if_false : if_true,
+			[IS_UNKNOWN] = compilation->allow ? if_false : if_true },
+	};
+	return (uint16_t)(pool_add(&builder->steps, &step) - compilation->first);
 }
 
-static void compile(struct builder *builder, uint32_t index)
+/* Turns the steps round, so that they are read forwards. */
+static void turn(struct step *steps, size_t count)
 {
-	const struct node node = *node_at(builder, index);
-	switch (node.kind) {
-	case NODE_FALSE:
-		(void)add_step(builder, STEP_FALSE, 0);
-		return;
-	case NODE_TRUE:
-		(void)add_step(builder, STEP_TRUE, 0);
-		return;
-	case NODE_CONDITION:
-		(void)add_step(builder, STEP_CONDITION, node.left);
-		return;
-	case NODE_NOT:
-		compile(builder, node.left);
-		(void)add_step(builder, STEP_NOT, 0);
-		return;
-	default:
-		break;
+	for (size_t i = 0; i < count; i++)
+		for (unsigned truth = IS_FALSE; truth <= IS_TRUE; truth++)
+			if (steps[i].on[truth] < STEP_DOES_NOT)
+				steps[i].on[truth] = (uint16_t)(count - 1 - steps[i].on[truth]);
+	for (size_t i = 0; i < count / 2; i++) {
+		struct step step = steps[i];
+		steps[i] = steps[count - 1 - i];
+		steps[count - 1 - i] = step;
 	}
-	bool and = node.kind == NODE_AND;
-	compile(builder, node.left);
-	uint32_t skip = add_step(builder, and ? STEP_SKIP_IF_FALSE : STEP_SKIP_IF_TRUE, 0);
-	compile(builder, node.right);
-	uint32_t last = add_step(builder, and ? STEP_AND : STEP_OR, 0);
-	((uint32_t *)builder->steps.items)[skip] |= last + 1;
 }
 
 void builder_rule(struct builder *builder, struct rule rule)
 {
-	rule.first_step = (uint32_t)builder->steps.count;
-	compile(builder, rule.root);
-	rule.end_step = (uint32_t)builder->steps.count;
+	struct compilation compilation = { .builder = builder, .first = builder->steps.count, .allow = rule.allow };
+	(void)compile(&compilation, rule.root, false, STEP_APPLIES, STEP_DOES_NOT);
+	rule.first_step = (uint32_t)compilation.first;
+	rule.step_count = (uint32_t)(builder->steps.count - compilation.first);
+	turn((struct step *)builder->steps.items + compilation.first, rule.step_count);
 	(void)pool_add(&builder->rules, &rule);
 }
 
@@ -275,8 +291,21 @@ static void fill_table(struct naos_policy *policy)
 	}
 }
 
+/* Gates that have rules, as bits. */
+static unsigned gates_of(const struct builder *builder)
+{
+	const struct naos_policy view = { .nodes = builder->nodes.items, .conditions = builder->conditions.items };
+	unsigned gates = 0;
+	uint32_t text;
+	for (size_t i = 0; i < builder->rules.count; i++) {
+		int gate = policy_gate(&view, pool_at(&builder->rules, i), &text);
+		gates |= gate >= 0 ? 1u << gate : 0;
+	}
+	return gates;
+}
+
 /* Called twice: to count, and to copy. */
-static void lay_out(struct arena *arena, const struct builder *builder, struct naos_policy *policy)
+static void lay_out(struct arena *arena, const struct builder *builder, unsigned gates, struct naos_policy *policy)
 {
 	struct naos_policy counts = { .text_mask = 15 }, *to = policy ? policy : &counts;
 	to->rule_count = builder->rules.count;
@@ -296,6 +325,11 @@ static void lay_out(struct arena *arena, const struct builder *builder, struct n
 	to->texts = take(arena, builder->texts.items, to->text_count * sizeof(*to->texts));
 	to->sets = take(arena, NULL, to->set_count * to->set_words * sizeof(*to->sets));
 	to->text_table = take(arena, NULL, (to->text_mask + 1) * sizeof(*to->text_table));
+	to->gated = take(arena, NULL, to->rule_count * sizeof(*to->gated));
+	to->open = take(arena, NULL, to->rule_count * sizeof(*to->open));
+	for (int gate = 0; gate < GATES; gate++)
+		if (gates & 1u << gate)
+			to->buckets[gate] = take(arena, NULL, (to->text_count + 1) * sizeof(*to->buckets[gate]));
 	to->name = take(arena, builder->name, strlen(builder->name) + 1);
 	to->source = take(arena, builder->source, builder->source_bytes);
 	const char *characters = take(arena, builder->characters.items, builder->characters.count);
@@ -305,14 +339,15 @@ static void lay_out(struct arena *arena, const struct builder *builder, struct n
 
 int builder_finish(struct builder *builder, struct naos_policy **ret, struct naos_error *err)
 {
+	const unsigned gates = gates_of(builder);
 	struct arena arena = { .used = (sizeof(struct naos_policy) + 15) & ~(size_t)15 };
-	lay_out(&arena, builder, NULL);
+	lay_out(&arena, builder, gates, NULL);
 	struct naos_policy *policy = calloc(1, arena.used);
 	if (!policy)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the policy %s", builder->name);
 	policy->bytes = arena.used;
 	arena = (struct arena){ .block = (char *)policy, .used = (sizeof(struct naos_policy) + 15) & ~(size_t)15 };
-	lay_out(&arena, builder, policy);
+	lay_out(&arena, builder, gates, policy);
 	for (size_t i = 0; i < policy->set_count; i++)
 		memcpy(policy->sets + i * policy->set_words, pool_at(&builder->sets, i), policy->set_words * sizeof(*policy->sets));
 	memcpy(policy->keywords, builder->keywords, sizeof(policy->keywords));
@@ -320,6 +355,7 @@ int builder_finish(struct builder *builder, struct naos_policy **ret, struct nao
 	policy->pair_count = builder->pair_count;
 	fill_table(policy);
 	note_slots(policy);
+	policy_index(policy);
 	*ret = policy;
 	return 0;
 }

@@ -4,8 +4,6 @@
 
 #include "policy/program.h"
 
-#define STACK (NAOS_POLICY_MAX_DEPTH + 16)
-
 static const char everybody[] = "public"; /* the role that all have */
 
 static enum naos_policy_type slot_type(const struct naos_policy *policy, unsigned slot)
@@ -39,13 +37,18 @@ static bool is_valid(const struct naos_policy_value *value)
 static void prepare_set(struct bound *bound, unsigned slot)
 {
 	const struct naos_policy_value *value = &bound->values[slot];
-	uint64_t *members = bound->members[set_index(slot)];
+	int set = set_index(slot);
+	uint64_t *members = bound->members[set];
+	uint32_t count = 0;
 	memset(members, 0, bound->policy->set_words * sizeof(*members));
 	for (size_t i = 0; i < value->set.count; i++) {
 		uint32_t text = policy_text_find(bound->policy, value->set.items[i].data, value->set.items[i].bytes);
-		if (text)
-			members[(text - 1) / 64] |= (uint64_t)1 << (text - 1) % 64;
+		if (!text || members[(text - 1) / 64] >> (text - 1) % 64 & 1)
+			continue;
+		members[(text - 1) / 64] |= (uint64_t)1 << (text - 1) % 64;
+		bound->member[set][count++] = (uint16_t)(text - 1);
 	}
+	bound->member_count[set] = count;
 }
 
 void bound_prepare(struct bound *bound, const struct naos_policy *policy, const struct naos_policy_request *request)
@@ -53,6 +56,7 @@ void bound_prepare(struct bound *bound, const struct naos_policy *policy, const 
 	bound->policy = policy;
 	bound->values = request->values;
 	bound->now_us = request->now_us;
+	bound->complete = true;
 	memset(bound->pairs, 0, policy->pair_count);
 	for (size_t i = 0; i < policy->used_count; i++) {
 		unsigned slot = policy->used_slots[i];
@@ -60,6 +64,7 @@ void bound_prepare(struct bound *bound, const struct naos_policy *policy, const 
 		enum naos_policy_type type = slot_type(policy, slot);
 		bound->text[slot] = 0;
 		bound->present[slot] = slot == NAOS_POLICY_NOW || ((type == NAOS_POLICY_MISSING || value->type == type) && is_valid(value));
+		bound->complete &= bound->present[slot];
 		if (!bound->present[slot])
 			continue;
 		if (type == NAOS_POLICY_TEXT)
@@ -173,16 +178,18 @@ static inline __attribute__((always_inline)) bool holds(struct bound *bound, con
 		return left->boolean;
 	case CONDITION_SAME_TEXT:
 	case CONDITION_IN_SLOT:
+		return compare_pair(bound, condition) == IS_TRUE;
 	case CONDITION_EXISTS:
-		break; /* not by this function */
+		return bound->present[condition->left];
 	}
 	return false;
 }
 
-enum truth bound_condition(struct bound *bound, const struct condition *condition)
+/* `complete`: nothing is missing, so nothing needs to be asked for. */
+static inline __attribute__((always_inline)) enum truth truth_of(struct bound *bound, const struct condition *condition, bool complete)
 {
-	if (condition->kind == CONDITION_EXISTS)
-		return bound->present[condition->left] ? IS_TRUE : IS_FALSE;
+	if (complete || condition->kind == CONDITION_EXISTS)
+		return holds(bound, condition) ? IS_TRUE : IS_FALSE;
 	if (condition->kind == CONDITION_SAME_TEXT || condition->kind == CONDITION_IN_SLOT)
 		return compare_pair(bound, condition);
 	/* right is left where a condition has only one attribute */
@@ -191,66 +198,96 @@ enum truth bound_condition(struct bound *bound, const struct condition *conditio
 	return holds(bound, condition) ? IS_TRUE : IS_FALSE;
 }
 
-static enum truth run(struct bound *bound, const struct rule *rule)
+enum truth bound_condition(struct bound *bound, const struct condition *condition)
 {
-	const struct naos_policy *policy = bound->policy;
-	enum truth stack[STACK];
-	unsigned top = 0; /* the last value is stack[top]; stack[0] is not used */
-	for (uint32_t at = rule->first_step; at < rule->end_step; at++) {
-		uint32_t step = policy->steps[at], operand = step & STEP_MAX_OPERAND;
-		switch ((enum step_kind)(step >> 24)) {
-		case STEP_CONDITION:
-			stack[++top] = bound_condition(bound, &policy->conditions[operand]);
-			break;
-		case STEP_NOT:
-			stack[top] = IS_TRUE - stack[top];
-			break;
-		case STEP_AND:
-			top--;
-			stack[top] = stack[top + 1] < stack[top] ? stack[top + 1] : stack[top];
-			break;
-		case STEP_OR:
-			top--;
-			stack[top] = stack[top + 1] > stack[top] ? stack[top + 1] : stack[top];
-			break;
-		case STEP_FALSE:
-			stack[++top] = IS_FALSE;
-			break;
-		case STEP_TRUE:
-			stack[++top] = IS_TRUE;
-			break;
-		case STEP_SKIP_IF_FALSE:
-			if (stack[top] == IS_FALSE)
-				at = operand - 1;
-			break;
-		case STEP_SKIP_IF_TRUE:
-			if (stack[top] == IS_TRUE)
-				at = operand - 1;
-			break;
-		}
+	return truth_of(bound, condition, false);
+}
+
+/* Every step leads to a later one, so a rule ends after as many steps as it has. */
+static inline __attribute__((always_inline)) bool applies(struct bound *bound, const struct rule *rule, bool complete)
+{
+	const struct step *steps = bound->policy->steps + rule->first_step;
+	uint16_t at = rule->step_count > 0 ? 0 : STEP_APPLIES;
+	while (at < STEP_DOES_NOT) {
+		const struct step *step = &steps[at];
+		at = step->on[truth_of(bound, &bound->policy->conditions[step->condition], complete)];
 	}
-	return stack[top];
+	return at == STEP_APPLIES;
+}
+
+/* What has been found of a decision. */
+struct finding {
+	struct bound bound;
+	struct naos_policy_decision *decision;
+	unsigned allowed, denied;
+};
+
+static inline __attribute__((always_inline)) void look_at(struct finding *finding, const uint16_t *numbers, size_t count, bool complete)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct rule *rule = &finding->bound.policy->rules[numbers[i]];
+		if (!applies(&finding->bound, rule, complete))
+			continue;
+		finding->decision->applied[numbers[i] / 64] |= (uint64_t)1 << numbers[i] % 64;
+		if (rule->allow)
+			finding->allowed |= rule->levels;
+		else
+			finding->denied |= rule->levels;
+	}
+}
+
+static void look_at_complete(struct finding *finding, const uint16_t *numbers, size_t count)
+{
+	look_at(finding, numbers, count, true);
+}
+
+static void look_at_all(struct finding *finding, const uint16_t *numbers, size_t count)
+{
+	look_at(finding, numbers, count, false);
+}
+
+/* The rules in the bucket of a text and, for missing attributes, those of all texts. */
+static void look_at_texts(struct finding *finding, const uint32_t *buckets, size_t from, size_t to)
+{
+	const uint16_t *numbers = finding->bound.policy->gated + buckets[from];
+	size_t count = buckets[to] - buckets[from];
+	if (finding->bound.complete)
+		look_at_complete(finding, numbers, count);
+	else
+		look_at_all(finding, numbers, count);
+}
+
+static void look_at_gate(struct finding *finding, unsigned gate)
+{
+	const struct bound *bound = &finding->bound;
+	const uint32_t *buckets = bound->policy->buckets[gate];
+	unsigned slot = policy_gate_slots[gate];
+	if (!bound->present[slot]) {
+		look_at_texts(finding, buckets, 0, bound->policy->text_count);
+	} else if (slot == NAOS_POLICY_USER_ROLES || slot == NAOS_POLICY_USER_GROUPS) {
+		int set = set_index(slot);
+		for (uint32_t i = 0; i < bound->member_count[set]; i++)
+			look_at_texts(finding, buckets, bound->member[set][i], bound->member[set][i] + 1u);
+	} else if (bound->text[slot]) {
+		look_at_texts(finding, buckets, bound->text[slot] - 1, bound->text[slot]);
+	}
 }
 
 void naos_policy_decide(const struct naos_policy *policy, const struct naos_policy_request *request, struct naos_policy_decision *ret)
 {
 	struct naos_policy_decision decision = { .level = NAOS_ACCESS_DENIED };
-	struct bound bound;
-	unsigned allowed = 0, denied = 0;
-	bound_prepare(&bound, policy, request);
-	for (size_t i = 0; i < policy->rule_count; i++) {
-		const struct rule *rule = &policy->rules[i];
-		enum truth truth = run(&bound, rule);
-		/* what isn't known counts against the one who asks */
-		if (truth == IS_FALSE || (rule->allow && truth == IS_UNKNOWN))
-			continue;
-		decision.applied[i / 64] |= (uint64_t)1 << i % 64;
-		if (rule->allow)
-			allowed |= rule->levels;
-		else
-			denied |= rule->levels;
-	}
-	decision.granted = allowed & ~denied;
+	struct finding finding;
+	finding.decision = &decision;
+	finding.allowed = finding.denied = 0;
+	bound_prepare(&finding.bound, policy, request);
+	if (finding.bound.complete)
+		look_at_complete(&finding, policy->open, policy->open_count);
+	else
+		look_at_all(&finding, policy->open, policy->open_count);
+	for (unsigned gate = 0; gate < GATES; gate++)
+		if (policy->buckets[gate])
+			look_at_gate(&finding, gate);
+	decision.granted = finding.allowed & ~finding.denied;
 	if (request->want == NAOS_ACCESS_BEST)
 		decision.level = naos_access_highest(decision.granted);
 	else if (decision.granted & naos_access_bit(request->want))

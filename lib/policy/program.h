@@ -57,22 +57,20 @@ struct node {
 	uint32_t kind, left, right;
 };
 
-/* A step of the program: kind in the upper 8 bits, operand in the lower 24. */
-enum step_kind {
-	STEP_CONDITION,
-	STEP_NOT,
-	STEP_AND,
-	STEP_OR,
-	STEP_FALSE,
-	STEP_TRUE,
-	STEP_SKIP_IF_FALSE, /* the top stays; operand: index of the step to go on with */
-	STEP_SKIP_IF_TRUE,
+/* A step of a rule: a condition, and with which step to go on when it is true, false or unknown.
+ *
+ * With NOT moved down to the conditions, an AND and OR of three-valued conditions is true exactly if it is true in two-valued logic with
+ * every unknown condition (or NOT of one) taken as false, and is not false exactly if it is true with every unknown one taken as true.
+ * The first is what an allow rule asks for, the second a deny rule; so a rule needs no third value while it runs. */
+struct step {
+	uint16_t condition;
+	uint16_t on[3]; /* by truth: a step of the rule, always a later one, or one of these: */
 };
-#define STEP(kind, operand) ((uint32_t)(kind) << 24 | (uint32_t)(operand))
-#define STEP_MAX_OPERAND 0xffffffu
+#define STEP_APPLIES 0xffffu
+#define STEP_DOES_NOT 0xfffeu
 
 struct rule {
-	uint32_t first_step, end_step;
+	uint32_t first_step, step_count; /* without a step it always applies; what never does is refused */
 	uint32_t root; /* node */
 	uint32_t text_offset, text_bytes;
 	uint32_t line, column;
@@ -87,6 +85,10 @@ struct keyword {
 	uint32_t line, column; /* where its type was seen */
 };
 
+/* The index: a rule that can only apply if one attribute is, or has, a certain text stands in the bucket of that gate and text.  With
+ * the attribute known, only the buckets of its texts are looked at: elsewhere the rule is false. */
+#define GATES 5 /* data.collection, data.fileset, user.id, user.group, user.role */
+
 struct naos_policy {
 	size_t bytes; /* of this block */
 	char *name;
@@ -94,9 +96,13 @@ struct naos_policy {
 	struct rule *rules;
 	struct node *nodes;
 	struct condition *conditions;
-	uint32_t *steps;
+	struct step *steps;
 	struct naos_policy_text *texts;
 	uint64_t *sets;      /* set_words each: bit per text */
+	uint32_t *buckets[GATES]; /* of a gate that has rules: text_count + 1 places in gated, where the bucket of each text begins */
+	uint16_t *gated;          /* numbers of rules, by gate and text */
+	uint16_t *open;           /* numbers of the others */
+	size_t open_count;
 	uint32_t *text_table; /* open addressing: number of the text + 1, or 0 */
 	size_t source_bytes, rule_count, node_count, condition_count, step_count, text_count, set_count, set_words, text_mask, pair_count;
 	struct keyword keywords[NAOS_POLICY_MAX_KEYWORDS];
@@ -115,12 +121,21 @@ struct bound {
 	int64_t now_us;
 	uint32_t text[NAOS_POLICY_SLOTS]; /* number + 1; 0: no text of the policy */
 	bool present[NAOS_POLICY_SLOTS];
+	bool complete;              /* every attribute that the policy asks for is present */
+	uint32_t member_count[2];   /* texts of the policy among the roles and groups */
+	uint16_t member[2][NAOS_POLICY_MAX_MEMBERS];
 	uint64_t members[2][NAOS_POLICY_SET_WORDS]; /* roles, groups */
 	int8_t pairs[NAOS_POLICY_MAX_PAIRS];        /* truth + 1 of conditions that take long, 0: not known yet */
 };
 
 void bound_prepare(struct bound *bound, const struct naos_policy *policy, const struct naos_policy_request *request);
 enum truth bound_condition(struct bound *bound, const struct condition *condition);
+
+/* The slots of the gates, most selective first; in index.c. */
+extern const uint8_t policy_gate_slots[GATES];
+/* Gate and text of a rule; -1: it has none. */
+int policy_gate(const struct naos_policy *policy, const struct rule *rule, uint32_t *ret_text);
+void policy_index(struct naos_policy *policy);
 
 uint64_t policy_text_hash(const char *data, size_t bytes);
 /* Number of a text + 1, or 0. */

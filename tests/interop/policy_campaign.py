@@ -29,6 +29,7 @@ REFUSED = re.compile(r"p:(\d+):(\d+): rule (\d+) (can never apply|is useless: ru
 class Generator:
     def __init__(self, seed):
         self.random = random.Random(seed)
+        self.complete = False
 
     def pick(self, things):
         return self.random.choice(things)
@@ -126,9 +127,10 @@ class Generator:
         return " ".join(words) + self.pick(["\n", "\n\n", "  # because: it's so\n", "\n# allow everything\n"])
 
     def maybe(self, make, share=.75):
-        return make() if self.chance(share) else None
+        return make() if self.complete or self.chance(share) else None
 
     def request(self):
+        self.complete = self.chance(.25)  # nothing is missing
         text = {name: self.maybe(lambda name=name: self.value(name)) for name in TEXT_ATTRIBUTES}
         user = {"id": text["user.id"], "affiliation": text["user.affiliation"],
                 self.pick(["role", "roles"]): self.maybe(lambda: self.random.sample(ROLES, self.random.randint(0, 3)), .9),
