@@ -8,7 +8,7 @@
 #define DENIED NAOS_ACCESS_DENIED
 #if !UNDER_ADDRESS_SANITIZER
 /* Every allocation of this program is counted. */
-static unsigned long allocations;
+static volatile unsigned long allocations; /* compilers believe that malloc changes no variable */
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t count, size_t bytes);
 extern void *__libc_realloc(void *old, size_t bytes);
@@ -314,8 +314,8 @@ static void a_decision_allocates_nothing(void **state)
 	unsigned long before = allocations;
 	naos_policy_decide(policy, &request, &decision);
 	assert_int_equal(allocations, before);
-	naos_autofree char *counted = strdup("counted");
-	assert_true(counted && allocations > before);
+	naos_autopolicy struct naos_policy *another = loaded("");
+	assert_true(another && allocations > before); /* they are counted */
 #endif
 }
 
