@@ -167,7 +167,7 @@ static int take_number(struct lexer *lexer, struct token *token)
 {
 	const char *from = lexer->at, *end = lexer->end, *at = from;
 	size_t digits = digits_at(from, end);
-	char copy[64];
+	char copy[NAOS_POLICY_MAX_NUMBER_BYTES + 1];
 	if (end - from > 7 && digits == 4 && from[4] == '-' && is_digit(from[5]) && is_digit(from[6]) && from[7] == '-')
 		return take_time(lexer, token);
 	at += digits;
@@ -182,12 +182,14 @@ static int take_number(struct lexer *lexer, struct token *token)
 		return take_duration(lexer, token, digits);
 	token->kind = TOKEN_NUMBER;
 	token->bytes = (size_t)(at - from);
-	if (token->bytes >= sizeof(copy))
-		return complain(lexer, token->line, token->column, NAOS_E_LIMIT, "a number of more than 63 characters; shorten it");
+	if (token->bytes > NAOS_POLICY_MAX_NUMBER_BYTES)
+		return naos_error_set(lexer->err, NAOS_E_LIMIT, "%s:%u:%u: a number of more than %d characters; shorten it", lexer->name,
+				      token->line, token->column, NAOS_POLICY_MAX_NUMBER_BYTES);
 	(void)snprintf(copy, sizeof(copy), "%.*s", (int)token->bytes, from);
 	token->number = strtod(copy, NULL);
-	if (token->number > 1e300)
-		return complain(lexer, token->line, token->column, NAOS_E_LIMIT, "a number beyond 1e300; write a smaller one");
+	if (token->number > NAOS_POLICY_MAX_NUMBER)
+		return naos_error_set(lexer->err, NAOS_E_LIMIT, "%s:%u:%u: a number beyond %g; write a smaller one", lexer->name, token->line,
+				      token->column, NAOS_POLICY_MAX_NUMBER);
 	advance(lexer, token->bytes);
 	return 0;
 }

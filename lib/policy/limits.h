@@ -9,6 +9,8 @@
 #define NAOS_POLICY_MAX_DEPTH 32                  /* parentheses and NOT in each other */
 #define NAOS_POLICY_MAX_TEXTS 4096                /* different strings of one policy */
 #define NAOS_POLICY_MAX_TEXT_BYTES 256            /* a string in a policy */
+#define NAOS_POLICY_MAX_NUMBER 1e300              /* a number in a policy; its negative is the least */
+#define NAOS_POLICY_MAX_NUMBER_BYTES 63           /* characters of one */
 #define NAOS_POLICY_MAX_SETS 512                  /* different sets written in one policy */
 #define NAOS_POLICY_MAX_ELEMENTS 256              /* of a set written in a policy */
 #define NAOS_POLICY_MAX_KEYWORDS 64               /* different FITS keywords that one policy asks for */

@@ -210,6 +210,7 @@ static void every_limit_is_reached_and_exceeded(void **state)
 	limit("allow if ", "NOT ", NAOS_POLICY_MAX_DEPTH, "true", "more than 32 parentheses");
 	limit("allow if data.OBJECT == '", "x", NAOS_POLICY_MAX_TEXT_BYTES, "'", "p:1:25: a string of more than 256 bytes");
 	limit("allow role:", "x", NAOS_POLICY_MAX_TEXT_BYTES, "", "p:1:12: a word of more than 256 bytes");
+	limit("allow if data.X == ", "1", NAOS_POLICY_MAX_NUMBER_BYTES, "", "p:1:20: a number of more than 63 characters");
 	limit("allow if user.id in {", "'@',", NAOS_POLICY_MAX_ELEMENTS, "}", "a set of more than 256 strings");
 	limit("", "allow if data.K@ == 1\n", NAOS_POLICY_MAX_KEYWORDS, "", "p:65:10: more than 64 different FITS keywords");
 	limit("", "allow role:r@ if user.id in {'s@'}\n", NAOS_POLICY_MAX_SETS, "", "512 sets");
@@ -232,6 +233,9 @@ static void a_whole_policy_has_limits(void **state)
 	naos_autofree char *exceeded = repeated(reached, " OR data.A<9", 1, "");
 	legal(reached);
 	refused_with(exceeded, NAOS_E_LIMIT, "8192 conditions");
+	legal("allow if data.X > 1e300 OR data.X < -1e300");
+	refused_with("allow if data.X == 1e301", NAOS_E_LIMIT, "a number beyond 1e+300");
+	legal("allow if data.release_date + 365250d < now()");
 	refused_with("allow if data.release_date + 365251d < now()", NAOS_E_LIMIT, "a duration of more than 365250 days");
 	naos_autofree char *source = repeated("#", " ", NAOS_POLICY_MAX_BYTES - 1, ""), *longer = repeated("#", " ",
 													   NAOS_POLICY_MAX_BYTES, "");
