@@ -8,6 +8,7 @@
 
 #include "ahead.h"
 #include "base/log.h"
+#include "seal/inspect.h"
 #include "times.h"
 
 #define GATHER_BYTES ((size_t)4 << 20)       /* of one file */
@@ -83,6 +84,9 @@ static int open_sealed(struct naos_fs *fs, struct inode *inode, struct content *
 		rc = naos_error_set_errno(err, errno, "cannot read the status of %s", name);
 	if (rc == 0)
 		rc = naos_sealed_probe(store, &info, err);
+	if (rc == NAOS_E_FORMAT && naos_sealed_is_unborn(fd))
+		(void)naos_error_set(err, rc, "%s: its first page is missing ('naos fileset check %s' names it, and with --repair sets it aside)",
+				     name, fs->set->name);
 	if (rc != 0) {
 		store->ops->close(store);
 		return rc;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/xattr.h>
 
 #include "base/io.h"
 #include "base/log.h"
@@ -277,13 +278,17 @@ static void remember_parent(struct naos_fs *fs, struct inode *inode, struct inod
 		inode_put(fs, parent, 1);
 }
 
-/* Files get their first page right after their name.  An empty one that is older than this mount was being made when an earlier mount
- * was killed: nobody was told that it exists.  Without this it would be an error for ever, and its directory could not be removed.
- * Whoever can empty a file below could as well remove it. */
-static bool never_made(const struct naos_fs *fs, const struct stat *status)
+/* Files get their key right after their name, and their first page then.  An empty one without a key that is older than this mount was
+ * being made when an earlier mount was killed: nobody was told that it exists.  Without this it would be an error for ever, and its
+ * directory could not be removed.  Whoever can empty a file below could as well remove it. */
+static bool never_made(const struct naos_fs *fs, int fd, const struct stat *status)
 {
-	return S_ISREG(status->st_mode) && status->st_size == 0 && status->st_nlink == 1 && !fs->shared && !fs->read_only &&
-	       times_earlier(&status->st_ctim, &fs->started);
+	char path[64];
+	if (!S_ISREG(status->st_mode) || status->st_size != 0 || status->st_nlink != 1 || fs->shared || fs->read_only ||
+	    !times_earlier(&status->st_ctim, &fs->started))
+		return false;
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return getxattr(path, "user.naos.key", NULL, 0) <= 0; /* else it is recovered when it is opened */
 }
 
 static int remove_never_made(struct inode *parent, const char *name, const struct stat *status)
@@ -309,7 +314,7 @@ int inode_lookup(struct naos_fs *fs, struct inode *parent, const char *name, str
 		(void)close(fd);
 		return saved;
 	}
-	if (never_made(fs, &status)) {
+	if (never_made(fs, fd, &status)) {
 		(void)close(fd);
 		return remove_never_made(parent, name, &status);
 	}

@@ -256,8 +256,8 @@ static void check_stranger(const struct naos_check *check, struct naos_tree_file
 		}
 		rc = check->repair ? set_aside(check, file, &err) :
 				     naos_error_set(&err, NAOS_E_INTEGRITY,
-						    "%s: a crash took its first page before that was durable: it holds nothing "
-						    "('naos fileset check --repair' sets it aside)",
+						    "%s: its first page is missing, from a crash while it was being made or by damage: nothing "
+						    "of it can be read ('naos fileset check --repair' sets it aside)",
 						    file->shown);
 		if (rc == 0)
 			naos_tally_notice(check->tally, file->item->path, NAOS_NOTICE_LOST);

@@ -354,6 +354,10 @@ static int scan(struct naos_sealed_file *file, uint64_t *ret_size, struct naos_e
 
 int naos_file_extent(struct naos_sealed_file *file, uint64_t *ret_size, struct naos_error *err)
 {
+	if (file->unborn) {
+		*ret_size = 0;
+		return 0;
+	}
 	if (!file->state.clean)
 		return scan(file, ret_size, err);
 	uint64_t physical, expected = naos_layout_physical(file->state.size);

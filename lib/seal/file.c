@@ -7,6 +7,40 @@
 
 /* --- what needs no key ------------------------------------------------------------------------------------------------ */
 
+/* The attribute: a copy of the wrapped key, and in a new file what page 0 is made of.  If page 0 has no header yet, it gets both here. */
+static int probe_attribute(struct naos_store *store, uint8_t page[static NAOS_CHUNK_BYTES], struct naos_sealed_info *ret,
+			   struct naos_error *err)
+{
+	uint8_t value[NAOS_NEW_ATTRIBUTE_BYTES], header[NAOS_SECTOR_BYTES], *slot = page + naos_fek_slot_offset(0);
+	struct naos_sealed_header parsed;
+	size_t got = 0;
+	int rc = store->ops->get_attribute(store, value, sizeof(value), &got, err);
+	if (rc != 0 && rc != NAOS_E_INTEGRITY)
+		return rc;
+	bool birth = rc == 0 && got == sizeof(value), empty = naos_is_zero(page, sizeof(header));
+	bool parses = birth || (rc == 0 && got == NAOS_FEK_SLOT_BYTES);
+	memcpy(header, page, sizeof(header));
+	if (birth) {
+		naos_birth_header(value, header);
+		parses = empty || memcmp(header, page, sizeof(header)) == 0;
+	}
+	if (parses && naos_header_decode(header, &parsed, NULL) == 0 &&
+	    naos_fek_slot_decode(value, &parsed.file_id, &ret->attribute, NULL) == 0 && ret->attribute.used) {
+		ret->newborn = birth;
+		ret->unborn = birth && empty;
+	} else {
+		ret->attribute = (struct naos_fek_slot){ .used = false };
+		ret->attribute_damaged = rc != 0 || got != 0;
+	}
+	if (ret->newborn)
+		memcpy(ret->birth, value, sizeof(value));
+	if (ret->unborn)
+		memcpy(page, header, sizeof(header));
+	if (ret->unborn && naos_is_zero(slot, NAOS_FEK_SLOT_BYTES))
+		memcpy(slot, value, NAOS_FEK_SLOT_BYTES);
+	return 0;
+}
+
 static int probe_page(struct naos_store *store, uint8_t page[static NAOS_CHUNK_BYTES], struct naos_sealed_info *ret,
 		      struct naos_error *err)
 {
@@ -14,7 +48,11 @@ static int probe_page(struct naos_store *store, uint8_t page[static NAOS_CHUNK_B
 	int rc = store->ops->read(store, page, NAOS_CHUNK_BYTES, 0, &got, err);
 	if (rc != 0)
 		return rc;
-	if (got < NAOS_CHUNK_BYTES)
+	memset(page + got, 0, NAOS_CHUNK_BYTES - got);
+	rc = probe_attribute(store, page, ret, err);
+	if (rc != 0)
+		return rc;
+	if (got < NAOS_CHUNK_BYTES && !ret->unborn)
 		return naos_error_set(err, NAOS_E_FORMAT, "%s: not a sealed file (%zu bytes are less than its first page)", store->name,
 				      got);
 	rc = naos_header_decode(page, &ret->header, err);
@@ -25,15 +63,6 @@ static int probe_page(struct naos_store *store, uint8_t page[static NAOS_CHUNK_B
 			ret->slots[i] = (struct naos_fek_slot){ .used = false };
 			ret->slot_damaged = true;
 		}
-	uint8_t value[NAOS_FEK_SLOT_BYTES];
-	rc = store->ops->get_attribute(store, value, sizeof(value), &got, err);
-	if (rc != 0 && rc != NAOS_E_INTEGRITY)
-		return rc;
-	bool parses = rc == 0 && got == sizeof(value) && naos_fek_slot_decode(value, &ret->header.file_id, &ret->attribute, NULL) == 0;
-	if (parses && ret->attribute.used)
-		return store->ops->size(store, &ret->physical_bytes, err);
-	ret->attribute = (struct naos_fek_slot){ .used = false };
-	ret->attribute_damaged = rc != 0 || got != 0;
 	return store->ops->size(store, &ret->physical_bytes, err);
 }
 
@@ -168,6 +197,8 @@ static int check_slots(struct naos_sealed_file *file, const struct naos_sealed_i
 		if (!slot->used)
 			continue;
 		int rc = naos_fek_slot_verify(file->keys, slot, err);
+		if (rc == 0 && attribute && info->newborn)
+			rc = naos_birth_verify(file->keys, info->birth, err);
 		if (rc == 0 && slot->generation < file->state.key_generation)
 			rc = naos_error_set(err, NAOS_E_INTEGRITY, "%s brings back a wrapped key that was removed",
 					    attribute ? "the attribute user.naos.key" : "page 0");
@@ -211,7 +242,8 @@ static int become_writer(struct naos_sealed_file *file, struct naos_error *err)
 	if (rc != 0)
 		return rc;
 	naos_file_note_time(file);
-	if (shared)
+	rc = naos_file_revive(file, err);
+	if (rc == 0 && shared)
 		rc = naos_file_read_state(file, err);
 	if (rc == 0 && !file->state.clean)
 		rc = naos_file_recover(file, err);
@@ -243,9 +275,12 @@ static int open_first_page(struct naos_sealed_file *file, const struct naos_fek_
 		rc = find_fek(file, source, &info, err);
 	if (rc != 0)
 		return naos_error_prefix(err, rc, "%s", file->store->name);
-	rc = naos_file_take_state(file, page, NAOS_CHUNK_BYTES, err);
-	if (rc == NAOS_E_INTEGRITY && file->mode != NAOS_SEALED_LOCAL) /* beside a writer half a slot may have been read */
+	rc = info.unborn ? naos_error_set(err, NAOS_E_INTEGRITY, "%s: page 0 is not there", file->store->name) :
+			   naos_file_take_state(file, page, NAOS_CHUNK_BYTES, err);
+	if (rc == NAOS_E_INTEGRITY && file->mode != NAOS_SEALED_LOCAL && !info.newborn) /* beside a writer half a slot may have been read */
 		rc = naos_file_read_state(file, err);
+	if (info.newborn)
+		rc = naos_file_take_birth(file, &info, page, rc, err);
 	if (rc != 0)
 		return rc;
 	rc = check_slots(file, &info, source->tolerate_damaged_slots, err);
@@ -289,7 +324,7 @@ static int open_file(struct naos_sealed_file *file, const struct naos_fek_source
 	if (rc != 0)
 		return rc;
 	if (file->mode == NAOS_SEALED_LOCAL)
-		naos_file_seed_view(file, page);
+		naos_file_seed_view(file, file->unborn ? file->unborn : page);
 	file->epoch = file->state.epoch;
 	file->maybe_sparse = !file->state.clean || file->state.sparse;
 	if (file->mode != NAOS_SEALED_READ)
@@ -326,39 +361,6 @@ int naos_sealed_file_open(struct naos_store *store, enum naos_sealed_mode mode, 
 
 /* --- create ------------------------------------------------------------------------------------------------------------- */
 
-int naos_file_bear(struct naos_sealed_file *file, struct naos_error *err)
-{
-	int rc = file->unborn ? file->store->ops->write(file->store, file->unborn, NAOS_CHUNK_BYTES, 0, err) : 0;
-	if (rc != 0)
-		return rc;
-	free(file->unborn);
-	file->unborn = NULL;
-	return 0;
-}
-
-/* Page 0 of an empty file: both state slots are written, so that an unclean file always has two. */
-static int make_first_page(struct naos_sealed_file *file, bool lazy, struct naos_error *err)
-{
-	uint8_t *page = calloc(1, NAOS_CHUNK_BYTES);
-	if (!page)
-		return naos_error_set(err, NAOS_E_NOMEM, "no memory to make %s", file->store->name);
-	file->unborn = page;
-	memcpy(page, file->header_raw, sizeof(file->header_raw));
-	memcpy(page + naos_fek_slot_offset(0), file->slots[0].raw, NAOS_FEK_SLOT_BYTES);
-	file->state = (struct naos_state){ .epoch = 1, .key_generation = 1 };
-	for (file->state.seq = 1;; file->state.seq++) {
-		int rc = naos_state_encode(file->keys, file->header_raw, &file->state, page + naos_state_offset(file->state.seq), err);
-		if (rc != 0)
-			return rc;
-		if (file->state.seq == 2)
-			break;
-	}
-	if (file->mode == NAOS_SEALED_LOCAL)
-		naos_file_seed_view(file, page);
-	int rc = lazy ? 0 : naos_file_bear(file, err);
-	return rc ? rc : file->store->ops->set_attribute(file->store, file->slots[0].raw, NAOS_FEK_SLOT_BYTES, err);
-}
-
 static int create_file(struct naos_sealed_file *file, const struct naos_sealed_new *what, struct naos_error *err)
 {
 	struct naos_secret *fek;
@@ -376,13 +378,13 @@ static int create_file(struct naos_sealed_file *file, const struct naos_sealed_n
 	naos_header_encode(&file->header, file->header_raw);
 	file->slots[0] = (struct naos_fek_slot){ .used = true, .generation = 1, .blob = *what->blob };
 	rc = naos_fek_slot_encode(file->keys, &what->file_id, &file->slots[0], err);
+	file->unpublished = what->unpublished;
 	if (rc == 0 && !what->unpublished)
 		rc = file->store->ops->lock(file->store, NAOS_WRITER_LOCK_OFFSET, 1,
 					    what->mode == NAOS_SEALED_SHARED ? NAOS_LOCK_SHARED : NAOS_LOCK_EXCLUSIVE, false, err);
 	if (rc == 0)
-		rc = make_first_page(file, what->lazy && what->mode == NAOS_SEALED_LOCAL, err);
+		rc = naos_file_make_first_page(file, what->lazy && what->mode == NAOS_SEALED_LOCAL, err);
 	file->epoch = file->state.epoch;
-	file->unpublished = what->unpublished;
 	file->dirty = true;
 	return rc;
 }

@@ -22,7 +22,8 @@ struct naos_sealed_file {
 	struct naos_fek_slot slots[NAOS_FEK_SLOTS];
 	bool recovered;
 	bool unpublished;
-	uint8_t *unborn; /* page 0 of a new file that is not written yet */
+	uint8_t *unborn; /* page 0 of a new file that is not written yet, or never became durable */
+	bool newborn;    /* the attribute says that page 0 may not be durable yet */
 	_Atomic(struct naos_group_view *) view; /* not in use by any thread; NULL if there is none */
 
 	pthread_rwlock_t lock; /* reads shared, changes exclusive; guards what follows */
@@ -70,11 +71,25 @@ struct naos_group_view {
 	struct naos_sector sectors[NAOS_TAG_PAGE_SECTORS];
 };
 
+/* --- birth.c: page 0 of a new file, until it is durable (rule 17) ----------------------------------------------------- */
+
+/* Page 0 of an empty file, in memory; `lazy`: it is written later. */
+int naos_file_make_first_page(struct naos_sealed_file *file, bool lazy, struct naos_error *err) naos_must_check;
+/* Writes a page 0 that is in memory only; nothing else may be written before. */
+int naos_file_bear(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+/* The attribute says no more that page 0 may not be durable.  `durable`: a flush covers page 0; else the next one must cover the
+ * attribute too. */
+int naos_file_grown(struct naos_sealed_file *file, bool durable, struct naos_error *err) naos_must_check;
+/* With the key: the state of a new file.  page: page 0; rc: why it gives no state (0: it does).  Returns 0 if there is one: that of page
+ * 0, or of an empty file if page 0 never became durable. */
+int naos_file_take_birth(struct naos_sealed_file *file, const struct naos_sealed_info *info, const uint8_t page[static NAOS_CHUNK_BYTES],
+			 int rc, struct naos_error *err) naos_must_check;
+/* The first step of recovery, holding the writers' lock exclusively. */
+int naos_file_revive(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
+
 /* --- file.c -------------------------------------------------------------------------------------------------------- */
 
 void naos_file_free(struct naos_sealed_file *file);
-/* Page 0 of a file that was made lazily; nothing else may be written before. */
-int naos_file_bear(struct naos_sealed_file *file, struct naos_error *err) naos_must_check;
 
 /* --- entry.c: finding and opening versions ------------------------------------------------------------------ */
 

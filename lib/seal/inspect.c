@@ -86,6 +86,13 @@ static int check_length(struct naos_sealed_file *file, struct naos_error *err)
 	return rc;
 }
 
+/* A slot of zeros: it is lost, not changed. */
+static bool lacks_state(const uint8_t page[static NAOS_CHUNK_BYTES])
+{
+	return naos_is_zero(page + NAOS_STATE_OFFSET, NAOS_SECTOR_BYTES) ||
+	       naos_is_zero(page + NAOS_STATE_OFFSET + NAOS_SECTOR_BYTES, NAOS_SECTOR_BYTES);
+}
+
 static int look(struct naos_sealed_file *file, const struct naos_inspect_demand *demand, struct naos_error *err)
 {
 	struct naos_sealed_info info;
@@ -100,12 +107,20 @@ static int look(struct naos_sealed_file *file, const struct naos_inspect_demand 
 		rc = naos_error_set(err, NAOS_E_INTEGRITY, "page 0 is cut off");
 	if (rc == 0)
 		rc = naos_state_pick(NULL, page, &file->state, err);
+	bool unborn = info.unborn || (rc == NAOS_E_INTEGRITY && info.newborn && lacks_state(page));
+	if (unborn) { /* page 0 never became durable: an empty file, which its next writer recovers */
+		file->state = (struct naos_state){ .clean = false };
+		rc = 0;
+	}
 	if (rc == 0)
 		rc = check_demand(&info.header, demand, err);
 	if (rc == 0)
 		rc = check_copies(&info, file->state.key_generation, err);
 	if (rc != 0)
 		return naos_error_prefix(err, rc, "%s", file->store->name);
+	file->size = 0;
+	if (unborn)
+		return 0;
 	file->epoch = file->state.epoch;
 	file->sealed_epoch = file->state.sealed_epoch;
 	file->maybe_sparse = !file->state.clean || file->state.sparse;

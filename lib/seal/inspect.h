@@ -21,8 +21,8 @@ int naos_sealed_inspect(struct naos_store *store, const struct naos_inspect_dema
 /* Whether a writer, in this process or another, has the file open: its lock is looked at, not taken. */
 bool naos_sealed_has_writer(int fd);
 
-/* The file was made by a writer whose machine crashed before page 0 became durable: empty, zeros, or the beginning of a page 0.
- * It holds nothing. */
+/* It has no page 0, nor a record of a new file: empty, zeros, or the beginning of a page 0.  It was being made when the power went, or is
+ * damaged; nothing of it can be read. */
 bool naos_sealed_is_unborn(int fd);
 
 /* Whether the copy in the attribute is that of a slot of page 0, and nothing of either is damaged or missing. */

@@ -115,6 +115,17 @@ static int state_decode(struct naos_file_keys *keys, const uint8_t *header, cons
 	return 0;
 }
 
+int naos_state_check_slots(struct naos_file_keys *keys, const uint8_t page[static NAOS_CHUNK_BYTES], struct naos_error *err)
+{
+	int rc = 0;
+	for (unsigned i = 0; rc == 0 && i < 2; i++) {
+		struct naos_state state;
+		bool used;
+		rc = state_decode(keys, page, page + NAOS_STATE_OFFSET + i * NAOS_SECTOR_BYTES, i == 0, &state, &used, err);
+	}
+	return rc;
+}
+
 int naos_state_pick(struct naos_file_keys *keys, const uint8_t page[static NAOS_CHUNK_BYTES], struct naos_state *ret,
 		    struct naos_error *err)
 {
@@ -215,5 +226,38 @@ int naos_fek_slot_verify(struct naos_file_keys *keys, const struct naos_fek_slot
 	int rc = naos_file_keys_mac(keys, NAOS_MAC_HEADER, slot->raw, FEK_MAC_OFFSET, NULL, 0, mac, err);
 	if (rc == 0 && CRYPTO_memcmp(mac, slot->raw + FEK_MAC_OFFSET, NAOS_MAC_BYTES) != 0)
 		rc = naos_error_set(err, NAOS_E_INTEGRITY, "a slot of the wrapped file key was changed or is of another file");
+	return rc;
+}
+
+/* --- the record of a new file -------------------------------------------------------------------------------------------- */
+
+#define BIRTH_MAC_OFFSET (NAOS_NEW_ATTRIBUTE_BYTES - NAOS_MAC_BYTES)
+
+static int birth_mac(struct naos_file_keys *keys, const uint8_t *attribute, uint8_t ret[static NAOS_MAC_BYTES], struct naos_error *err)
+{
+	static const char label[16] = "naos/sf/1/new";
+	return naos_file_keys_mac(keys, NAOS_MAC_HEADER, label, sizeof(label), attribute, BIRTH_MAC_OFFSET, ret, err);
+}
+
+int naos_birth_encode(struct naos_file_keys *keys, const struct naos_fek_slot *slot, const uint8_t header[static NAOS_SECTOR_BYTES],
+		      uint8_t out[static NAOS_NEW_ATTRIBUTE_BYTES], struct naos_error *err)
+{
+	memcpy(out, slot->raw, NAOS_FEK_SLOT_BYTES);
+	memcpy(out + NAOS_FEK_SLOT_BYTES, header, NAOS_BIRTH_HEADER_BYTES);
+	return birth_mac(keys, out, out + BIRTH_MAC_OFFSET, err);
+}
+
+void naos_birth_header(const uint8_t attribute[static NAOS_NEW_ATTRIBUTE_BYTES], uint8_t out[static NAOS_SECTOR_BYTES])
+{
+	memset(out, 0, NAOS_SECTOR_BYTES);
+	memcpy(out, attribute + NAOS_FEK_SLOT_BYTES, NAOS_BIRTH_HEADER_BYTES);
+}
+
+int naos_birth_verify(struct naos_file_keys *keys, const uint8_t attribute[static NAOS_NEW_ATTRIBUTE_BYTES], struct naos_error *err)
+{
+	uint8_t mac[NAOS_MAC_BYTES];
+	int rc = birth_mac(keys, attribute, mac, err);
+	if (rc == 0 && CRYPTO_memcmp(mac, attribute + BIRTH_MAC_OFFSET, NAOS_MAC_BYTES) != 0)
+		rc = naos_error_set(err, NAOS_E_INTEGRITY, "the record of a new file was changed or is of another file");
 	return rc;
 }

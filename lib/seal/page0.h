@@ -37,6 +37,9 @@ int naos_state_encode(struct naos_file_keys *keys, const uint8_t header[static N
  * keys NULL: the same but for the authentication, for naos_sealed_inspect. */
 int naos_state_pick(struct naos_file_keys *keys, const uint8_t page[static NAOS_CHUNK_BYTES], struct naos_state *ret,
 		    struct naos_error *err) naos_must_check;
+/* NAOS_E_INTEGRITY unless each slot is authentic or empty. */
+int naos_state_check_slots(struct naos_file_keys *keys, const uint8_t page[static NAOS_CHUNK_BYTES],
+			   struct naos_error *err) naos_must_check;
 /* Byte offset in the file of the slot that seq belongs to. */
 uint64_t naos_state_offset(uint64_t seq);
 
@@ -56,6 +59,21 @@ int naos_fek_slot_decode(const uint8_t in[static NAOS_FEK_SLOT_BYTES], const str
 			 struct naos_error *err) naos_must_check;
 /* NAOS_E_INTEGRITY if the slot is not of this file and FEK. */
 int naos_fek_slot_verify(struct naos_file_keys *keys, const struct naos_fek_slot *slot, struct naos_error *err) naos_must_check;
+
+/* A new file: until its page 0 is durable the attribute holds, behind the slot, a record of all that the first page 0 is made of
+ * (section 4.4). */
+#define NAOS_BIRTH_HEADER_BYTES 80u /* of the static header; the rest of it is zero */
+#define NAOS_BIRTH_BYTES (NAOS_BIRTH_HEADER_BYTES + NAOS_MAC_BYTES)
+#define NAOS_NEW_ATTRIBUTE_BYTES (NAOS_FEK_SLOT_BYTES + NAOS_BIRTH_BYTES) /* of user.naos.key */
+
+/* The attribute of a new file: slot and record. */
+int naos_birth_encode(struct naos_file_keys *keys, const struct naos_fek_slot *slot, const uint8_t header[static NAOS_SECTOR_BYTES],
+		      uint8_t out[static NAOS_NEW_ATTRIBUTE_BYTES], struct naos_error *err) naos_must_check;
+/* The static header that the record holds, as it stands in page 0. */
+void naos_birth_header(const uint8_t attribute[static NAOS_NEW_ATTRIBUTE_BYTES], uint8_t out[static NAOS_SECTOR_BYTES]);
+/* NAOS_E_INTEGRITY if slot and record are not of this FEK. */
+int naos_birth_verify(struct naos_file_keys *keys, const uint8_t attribute[static NAOS_NEW_ATTRIBUTE_BYTES],
+		      struct naos_error *err) naos_must_check;
 
 static inline uint64_t naos_fek_slot_offset(unsigned index)
 {

@@ -124,7 +124,9 @@ static int take_step(struct naos_sealed_file *file, unsigned *step, bool *ret_do
 		break;
 	case SETTLED:
 		naos_file_mark_flushed(file);
-		rc = file->dirty ? naos_file_flushed(file, err) : 0;
+		rc = naos_file_grown(file, true, err);
+		if (rc == 0 && file->dirty)
+			rc = naos_file_flushed(file, err);
 		if (rc == 0)
 			rc = resize_exactly(file, err);
 		break;

@@ -27,6 +27,9 @@ struct naos_sealed_info {
 	struct naos_fek_slot attribute; /* used false if there is none */
 	bool slot_damaged;              /* a slot is neither empty nor well-formed */
 	bool attribute_damaged;
+	bool newborn; /* the attribute says that page 0 may not be durable yet */
+	bool unborn;  /* newborn, and page 0 is not there: header and slots are those that recovery will write */
+	uint8_t birth[NAOS_NEW_ATTRIBUTE_BYTES]; /* the attribute, if newborn */
 	uint64_t physical_bytes;
 };
 /* NAOS_E_FORMAT if it is no sealed file. */

@@ -29,6 +29,12 @@ int naos_file_read_state(struct naos_sealed_file *file, struct naos_error *err)
 		int rc = file->store->ops->read(file->store, page, sizeof(pages[0]), 0, &got, err);
 		if (rc == 0)
 			rc = naos_file_take_state(file, page, got, err);
+		if (rc == NAOS_E_INTEGRITY && file->unborn && file->mode == NAOS_SEALED_READ)
+			return 0; /* still not there: the state is that of an empty file */
+		if (rc == 0 && file->unborn && file->mode == NAOS_SEALED_READ) { /* a writer recovered it */
+			free(file->unborn);
+			file->unborn = NULL;
+		}
 		/* beside a writer half a slot may have been read: another read tells it from damage */
 		bool same = attempt > 0 && got == before && memcmp(pages[0], pages[1], sizeof(pages[0])) == 0;
 		if (rc != NAOS_E_INTEGRITY || file->mode == NAOS_SEALED_LOCAL || same || attempt == MAX_RETRIES)
@@ -84,7 +90,9 @@ int naos_file_store_flush(struct naos_sealed_file *file, struct naos_error *err)
 		return naos_error_set(err, file->failed, "%s: an earlier flush failed; close the file and open it again",
 				      file->store->name);
 	/* an unpublished file is flushed once, by its maker, before it gets its name */
-	int rc = file->unpublished ? 0 : file->store->ops->flush(file->store, err);
+	int rc = file->unpublished ? 0 : naos_file_grown(file, false, err);
+	if (rc == 0 && !file->unpublished)
+		rc = file->store->ops->flush(file->store, err);
 	if (rc != 0) {
 		/* after a failed flush the kernel may have dropped pages: nothing may be acknowledged on top of them */
 		file->failed = rc;

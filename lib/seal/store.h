@@ -35,6 +35,9 @@ struct naos_store_ops {
 	/* The extended attribute user.naos.key.  *ret_bytes 0 if there is none or the file system has none. */
 	int (*get_attribute)(struct naos_store *store, void *value, size_t room, size_t *ret_bytes, struct naos_error *err);
 	int (*set_attribute)(struct naos_store *store, const void *value, size_t bytes, struct naos_error *err);
+	/* Optional.  What was written so far reaches the storage before an attribute that is set afterwards; neither is durable for that.
+	 * It is no flush: the storage may keep it in a cache. */
+	int (*write_out)(struct naos_store *store, struct naos_error *err);
 	/* Optional.  Between the two the format writes for itself, which is no change of a user's: the time of the last change is put
 	 * back.  While no other writer can change data. */
 	void (*note_time)(struct naos_store *store);

@@ -139,6 +139,16 @@ static int posix_set_attribute(struct naos_store *store, const void *value, size
 	return naos_error_set_errno(err, errno, "cannot write the extended attribute " ATTRIBUTE " of %s", store->name);
 }
 
+static int posix_write_out(struct naos_store *store, struct naos_error *err)
+{
+	/* file systems with a journal commit the attribute, which is set next, behind a flush of their device: data that it has by then is
+	 * durable first.  fsync has nothing left to write. */
+	if (sync_file_range(fd_of(store), 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) == 0 ||
+	    errno == ENOSYS || errno == EINVAL)
+		return 0;
+	return naos_error_set_errno(err, errno, "cannot write %s", store->name);
+}
+
 static void posix_note_time(struct naos_store *store)
 {
 	struct stat status;
@@ -175,6 +185,7 @@ static const struct naos_store_ops posix_ops = {
 	.lock = posix_lock,
 	.get_attribute = posix_get_attribute,
 	.set_attribute = posix_set_attribute,
+	.write_out = posix_write_out,
 	.note_time = posix_note_time,
 	.restore_time = posix_restore_time,
 	.close = posix_close,

@@ -20,7 +20,7 @@ static const struct {
 	[NAOS_NOTICE_RECOVERED] = { "recovered", "its last writer had not closed it; it was recovered" },
 	[NAOS_NOTICE_OPEN] = { "open", "not sealed: it is open for writing" },
 	[NAOS_NOTICE_REBUILT] = { "rebuilt", "the copies of its wrapped key were rebuilt from a good one" },
-	[NAOS_NOTICE_LOST] = { "lost", "set aside into .naos-lost: a crash took its first page before that was durable, it holds nothing" },
+	[NAOS_NOTICE_LOST] = { "lost", "set aside into .naos-lost: without its first page nothing of it can be read" },
 };
 
 const char *naos_notice_text(enum naos_notice notice)

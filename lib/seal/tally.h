@@ -22,7 +22,7 @@ enum naos_notice {
 	NAOS_NOTICE_RECOVERED,  /* the same, recovered */
 	NAOS_NOTICE_OPEN,       /* a writer has it open just now, so it is not sealed */
 	NAOS_NOTICE_REBUILT,    /* copies of the wrapped key were rebuilt from a good one */
-	NAOS_NOTICE_LOST,       /* a file that holds nothing was set aside */
+	NAOS_NOTICE_LOST,       /* a file without a first page was set aside */
 	NAOS_NOTICES,
 };
 /* A sentence for a person, and a word for programs ("socket"). */

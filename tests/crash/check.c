@@ -109,7 +109,8 @@ bool checker_look(struct checker *checker, struct disk *disk, const char *what, 
 	uint8_t *data = NULL;
 	uint64_t size, chunk;
 	int rc = open_disk(checker, disk, NAOS_SEALED_READ, &file, &err);
-	if (rc != 0 && !checker->born && naos_error_exit_status(rc) == 4)
+	/* it got its name, and nothing else */
+	if (rc != 0 && !checker->born && disk->now.bytes == 0 && disk->attribute.bytes == 0 && naos_error_exit_status(rc) == 4)
 		return false;
 	if (rc == 0) {
 		rc = read_all(checker, file, &data, &size, &err);

@@ -126,8 +126,9 @@ struct disk *disk_copy(const struct disk *disk)
 			memcpy(record->data, disk->log[i].data, record->bytes);
 		}
 	}
-	memcpy(copy->attribute, disk->attribute, sizeof(copy->attribute));
-	copy->attribute_bytes = disk->attribute_bytes;
+	copy->attribute = disk->attribute;
+	copy->durable_attribute = disk->durable_attribute;
+	copy->written_out = disk->written_out;
 	copy->calls = disk->calls;
 	return copy;
 }
@@ -214,9 +215,11 @@ static void made_durable(struct disk *disk)
 		const struct record *record = &disk->log[i];
 		if (record->kind == RECORD_LENGTH)
 			disk->durable.bytes = record->length;
-		else
+		else if (record->kind == RECORD_PAGE)
 			content_put(&disk->durable, record->page, record->first, record->bytes, record->data);
 	}
+	disk->durable_attribute = disk->attribute;
+	disk->written_out = 0;
 	clear_log(disk);
 }
 
@@ -250,7 +253,7 @@ void disk_units(const struct disk *disk, bool torn, struct units *ret)
 	struct touch *touches = must(calloc(room, sizeof(*touches)));
 	for (size_t i = 0; i < disk->log_count; i++) {
 		const struct record *record = &disk->log[i];
-		if (record->kind == RECORD_LENGTH || !torn || disk_page_kind(record->page) != PAGE_SECTORS) {
+		if (record->kind != RECORD_PAGE || !torn || disk_page_kind(record->page) != PAGE_SECTORS) {
 			touches[used++] = (struct touch){ record->page, 0, NAOS_CHUNK_BYTES, i };
 			continue;
 		}
@@ -276,30 +279,52 @@ void units_free(struct units *units)
 }
 
 /* The part of a record that falls into a unit. */
-static void apply(struct content *content, const struct record *record, const struct unit *unit)
+static void apply(struct disk *image, const struct record *record, const struct unit *unit)
 {
+	if (record->kind == RECORD_LENGTH)
+		image->durable.bytes = record->length;
+	if (record->kind == RECORD_ATTRIBUTE) {
+		image->attribute.bytes = record->bytes;
+		memcpy(image->attribute.value, record->data, record->bytes);
+	}
+	if (record->kind != RECORD_PAGE)
+		return;
 	unsigned from = record->first > unit->first ? record->first : unit->first;
 	unsigned end = record->first + record->bytes, unit_end = unit->first + unit->bytes, to = end < unit_end ? end : unit_end;
 	if (from < to)
-		content_put(content, record->page, from, to - from, record->data ? record->data + (from - record->first) : NULL);
+		content_put(&image->durable, record->page, from, to - from, record->data ? record->data + (from - record->first) : NULL);
+}
+
+/* Records before these took place whatever the choice: `journal` lengths and attributes, `pages` all others. */
+static void find_bounds(const struct disk *disk, const struct units *units, const size_t *choice, size_t *ret_journal, size_t *ret_pages)
+{
+	size_t journal = 0, pages = 0;
+	for (size_t i = 0; i < units->count; i++)
+		if (units->list[i].page >= DISK_ATTRIBUTE && choice[i] && units->list[i].records[choice[i] - 1] >= journal)
+			journal = units->list[i].records[choice[i] - 1] + 1;
+	for (size_t i = 0; i < journal; i++)
+		if (disk->log[i].kind == RECORD_ATTRIBUTE && disk->log[i].follows > pages)
+			pages = disk->log[i].follows;
+	*ret_pages = pages;
+	*ret_journal = journal > pages ? journal : pages; /* what is written out has its length */
 }
 
 struct disk *disk_image(const struct disk *disk, const struct units *units, const size_t *choice)
 {
 	struct disk *image = disk_new();
+	size_t journal, pages;
+	find_bounds(disk, units, choice, &journal, &pages);
 	image->durable = content_copy(&disk->durable);
-	for (size_t i = 0; i < units->count; i++)
-		for (size_t j = 0; j < choice[i]; j++) {
-			const struct record *record = &disk->log[units->list[i].records[j]];
-			if (record->kind == RECORD_LENGTH)
-				image->durable.bytes = record->length;
-			else
-				apply(&image->durable, record, &units->list[i]);
-		}
+	image->attribute = disk->durable_attribute;
+	for (size_t i = 0; i < units->count; i++) {
+		const struct unit *unit = &units->list[i];
+		size_t bound = unit->page >= DISK_ATTRIBUTE ? journal : pages;
+		for (size_t j = 0; j < unit->count && (j < choice[i] || unit->records[j] < bound); j++)
+			apply(image, &disk->log[unit->records[j]], unit);
+	}
 	content_cut(&image->durable);
 	image->now = content_copy(&image->durable);
-	memcpy(image->attribute, disk->attribute, sizeof(image->attribute));
-	image->attribute_bytes = disk->attribute_bytes;
+	image->durable_attribute = image->attribute;
 	return image;
 }
 
@@ -480,8 +505,8 @@ static int store_lock(struct naos_store *store, uint64_t offset, uint64_t bytes,
 static int store_get_attribute(struct naos_store *store, void *value, size_t room, size_t *ret_bytes, struct naos_error *err)
 {
 	struct disk *disk = disk_of(store);
-	memcpy(value, disk->attribute, disk->attribute_bytes < room ? disk->attribute_bytes : room);
-	*ret_bytes = disk->attribute_bytes;
+	memcpy(value, disk->attribute.value, disk->attribute.bytes < room ? disk->attribute.bytes : room);
+	*ret_bytes = disk->attribute.bytes;
 	return gone(store, err);
 }
 
@@ -489,11 +514,26 @@ static int store_set_attribute(struct naos_store *store, const void *value, size
 {
 	struct disk *disk = disk_of(store);
 	int rc = gone(store, err);
-	if (rc == 0 && bytes <= sizeof(disk->attribute)) {
-		memcpy(disk->attribute, value, bytes);
-		disk->attribute_bytes = bytes;
-	}
-	return rc;
+	if (rc != 0)
+		return rc;
+	if (bytes > sizeof(disk->attribute.value))
+		violation("an attribute of %zu bytes", bytes);
+	struct record *record = add_record(disk);
+	record->kind = RECORD_ATTRIBUTE;
+	record->page = DISK_ATTRIBUTE;
+	record->bytes = (unsigned)bytes;
+	record->follows = disk->written_out;
+	record->data = must(malloc(bytes + 1));
+	memcpy(record->data, value, bytes);
+	memcpy(disk->attribute.value, value, bytes);
+	disk->attribute.bytes = bytes;
+	return 0;
+}
+
+static int store_write_out(struct naos_store *store, struct naos_error *err)
+{
+	disk_of(store)->written_out = disk_of(store)->log_count;
+	return gone(store, err);
 }
 
 static void store_close(struct naos_store *store)
@@ -505,7 +545,8 @@ static void store_close(struct naos_store *store)
 static const struct naos_store_ops store_ops = {
 	.read = store_read, .write = store_write, .flush = store_flush, .resize = store_resize, .size = store_size,
 	.deallocate = store_deallocate, .next_data = store_next_data, .lock = store_lock,
-	.get_attribute = store_get_attribute, .set_attribute = store_set_attribute, .close = store_close,
+	.get_attribute = store_get_attribute, .set_attribute = store_set_attribute, .write_out = store_write_out,
+	.close = store_close,
 };
 
 struct naos_store *disk_store(struct disk *disk)

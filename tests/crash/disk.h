@@ -1,7 +1,8 @@
 /* A file whose every write, since the last flush, is remembered: what a power cut may leave of it, and a store on it.
  *
  * The crash model (tests/model/README.md): each page, and the file's length, independently holds any version written since the last
- * flush; with `torn` the 512-byte sectors of page 0 and of tag pages do so independently too.
+ * flush; with `torn` the 512-byte sectors of page 0 and of tag pages do so independently too.  Lengths and the
+ * attribute become durable in their order, as in a journal; an attribute not before what was written out before it was set.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NAOS_TESTS_CRASH_DISK_H
 #define NAOS_TESTS_CRASH_DISK_H
@@ -10,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "seal/layout.h"
+#include "seal/page0.h"
 #include "seal/store.h"
 
 struct rng {
@@ -31,8 +32,8 @@ struct content {
 	uint64_t bytes;
 };
 
-/* A part of one page was written (data NULL: zeroed), or the length changed. */
-enum record_kind { RECORD_PAGE, RECORD_LENGTH };
+/* A part of one page was written (data NULL: zeroed), or the length changed, or the attribute was set (data). */
+enum record_kind { RECORD_PAGE, RECORD_LENGTH, RECORD_ATTRIBUTE };
 struct record {
 	enum record_kind kind;
 	unsigned call; /* number of the store call since the disk was made */
@@ -40,6 +41,12 @@ struct record {
 	unsigned first, bytes;
 	uint8_t *data;
 	uint64_t length;
+	size_t follows; /* an attribute: as many records were written out before */
+};
+
+struct disk_attribute {
+	uint8_t value[NAOS_NEW_ATTRIBUTE_BYTES];
+	size_t bytes;
 };
 
 enum disk_event { DISK_WRITE, DISK_RESIZE, DISK_DEALLOCATE, DISK_FLUSH };
@@ -54,8 +61,8 @@ struct disk {
 	struct content now, durable;
 	struct record *log; /* since the last flush */
 	size_t log_count, log_room;
-	uint8_t attribute[256];
-	size_t attribute_bytes;
+	struct disk_attribute attribute, durable_attribute;
+	size_t written_out; /* so many records of the log */
 	unsigned calls, flushes, changes;
 	struct disk_lock *locks;
 	size_t lock_count, lock_room;
@@ -84,8 +91,9 @@ void disk_keep_history(struct disk *disk);
 struct naos_store *disk_store(struct disk *disk);
 void disk_store_doom(struct naos_store *store);
 
-/* What a power cut may leave.  A unit is a page, or a sector, or the length (page DISK_LENGTH). */
+/* What a power cut may leave.  A unit is a page, or a sector, or the length (page DISK_LENGTH), or the attribute. */
 #define DISK_LENGTH UINT64_MAX
+#define DISK_ATTRIBUTE (UINT64_MAX - 1)
 struct unit {
 	uint64_t page;
 	unsigned first, bytes;
@@ -99,7 +107,7 @@ struct units {
 };
 void disk_units(const struct disk *disk, bool torn, struct units *ret);
 void units_free(struct units *units);
-/* choice[i]: how many of the unit's records took place. */
+/* choice[i]: how many of the unit's records took place.  What must have taken place before those is there too. */
 struct disk *disk_image(const struct disk *disk, const struct units *units, const size_t *choice);
 
 /* Page 0 and tag pages are written sector by sector; map pages and data pages as one aligned 4 KiB. */

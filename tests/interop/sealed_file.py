@@ -23,6 +23,7 @@ from wrapped_key import WrappedKey, WrappedKeyError
 
 MAX_SIZE = 1 << 60
 CLEAN, SPARSE, SHARED = 1, 2, 4
+MAGIC = b"NAOSSF1\n"
 KEY_BYTES = {1: 16, 2: 32}  # by algorithm
 
 
@@ -120,17 +121,34 @@ class SealedFile:
         self.file.seek(0, os.SEEK_END)
         self.physical = self.file.tell()
         self.maps = {}
-        page = self._at(0, 4096)
-        if len(page) < 4096:
-            raise SealedFileError("FORMAT", "the file is too short for a sealed file")
+        page, record = self._at(0, 4096), None
+        if attribute is not None and len(attribute) == 256 + 112:
+            record, attribute = attribute, attribute[:256]
+        lost = record is not None and zero(page[:512])
+        if lost:
+            page = page.ljust(4096, b"\0")
+            slot = record[:256] if zero(page[1536:1792]) else page[1536:1792]
+            page = record[256:336].ljust(512, b"\0") + page[512:1536] + slot + page[1792:]
         self._read_header(page, algorithm, fileset_id)
         slots = self._read_fek_slots(page, attribute)
         self.keys = keys_for(fek, self.algorithm, self.file_id, self.fileset_id)
         if not hmac.compare_digest(self.keys.commitment, page[48:80]):
             raise SealedFileError("WRONG_KEY", "the key is not the key of this file")
-        self._pick_state(page)
+        new = record is not None and hmac.compare_digest(record[336:], mac(self.keys.header, b"naos/sf/1/new\0\0\0", record[:336]))
+        if record is not None and record[256:336] != page[:80]:
+            raise damage("the attribute user.naos.key is the record of another file")
+        if record is not None and not new:
+            raise damage("the record of a new file is not authentic")
+        states = [self._state_slot(page, index) for index in (0, 1)]
+        self.unborn = lost or (new and None in states and not any(state and state.clean for state in states))
+        if self.unborn:
+            self.state = State(struct.pack("<QIIQQII", 2, 1, 0, 0, 0, 0, 1).ljust(480, b"\0"))
+        else:
+            self._pick_state(page)
         self.blobs = [self._check_fek_slot(name, slot) for name, slot in slots.items()]
         self.size = self.state.size
+        if self.unborn:
+            return
         if self.state.clean:
             if self.physical != physical_size(self.size):
                 raise damage(f"the file has {self.physical} bytes, it should have {physical_size(self.size)}")
@@ -144,7 +162,9 @@ class SealedFile:
     # Page 0 (section 4)
 
     def _read_header(self, page, algorithm, fileset_id):
-        if page[:8] != b"NAOSSF1\n":
+        if len(page) < 4096:
+            raise SealedFileError("FORMAT", "the file is too short for a sealed file")
+        if page[:8] != MAGIC:
             raise SealedFileError("FORMAT", "not a sealed file")
         version, self.algorithm = struct.unpack_from("<II", page, 8)
         if version != 1:
@@ -348,6 +368,8 @@ class SealedFile:
 
     def verify(self):
         """Checks everything there is, also what no read needs (section 7, step 6)."""
+        if self.unborn:
+            return
         for number in range((group_of(max(self.size - 1, 0) // CHUNK) - 1) // MAP_GROUPS + 1):
             self.map(number)
         for group in range(group_of(max(self.size - 1, 0) // CHUNK) + 1):

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Power cuts under a mounted file set: the file system below is shut down at once, without writing its journal or its pages (as xfstests
-does), and mounted again.  Every file reads, and holds what was acknowledged by fsync or newer; but for new ones without
-an fsync, of which the first page was lost (docs/formats/sealed-file.md), which can be deleted.
+does), and mounted again.  Every file reads, and holds what was acknowledged by fsync or newer.  test_fileset_replay.py cuts at
+each write.
 
 NAOS_POWERCUTS=200 makes so many cuts, with seeds NAOS_SEED and up.
 """
+import errno
 import fcntl
+import json
 import os
 import random
 import struct
@@ -34,9 +36,9 @@ def shut_down(below):
 class Work:
     """Writes numbered chunks: file -> chunk -> number written last, and the number that an fsync covered."""
 
-    def __init__(self, directory, below, seed):
-        self.directory, self.below, self.chance = directory, below, random.Random(seed)
-        self.written, self.durable, self.number, self.without_page = {}, {}, 0, 0
+    def __init__(self, directory, seed):
+        self.directory, self.chance = directory, random.Random(seed)
+        self.written, self.durable, self.number = {}, {}, 0
 
     def run(self):
         try:
@@ -67,10 +69,6 @@ class Work:
                 data = (self.directory / name).read_bytes()  # no error, whatever was cut off
             except FileNotFoundError:  # it was being made: it goes when it is looked up
                 continue
-            except OSError:  # the format says: an error if page 0 never became durable, which no fsync acknowledged
-                assert name not in self.durable and not any((self.below / name).read_bytes()[:CHUNK]), f"seed {seed}: {name} can't be read"
-                self.without_page += 1
-                continue
             for at in range(0, len(data), CHUNK):
                 chunk, piece = at // CHUNK, data[at:at + CHUNK]
                 low, high = self.durable.get(name, {}).get(chunk, 0), self.written.get(name, {}).get(chunk, 0)
@@ -91,14 +89,14 @@ def test_what_was_flushed_outlives_power_cuts(tmp_path):
     subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
     subprocess.run(["mount", "-o", "loop", image, below], check=True)
     mount = fileset_mount.Mount(tmp_path, options="seal-delay=0s")
-    acknowledged = without_page = 0
+    acknowledged = 0
     try:
         for seed in range(SEED, SEED + CUTS):
             mount.start()
             directory = mount.path / f"cut-{seed}"
             directory.mkdir()
             subprocess.run(["sync", "-f", below], check=True)
-            work = Work(directory, below / f"cut-{seed}", seed)
+            work = Work(directory, seed)
             thread = threading.Thread(target=work.run)
             thread.start()
             time.sleep(random.Random(seed).uniform(0.05, 1.5))
@@ -111,16 +109,47 @@ def test_what_was_flushed_outlives_power_cuts(tmp_path):
             mount.start()
             work.check(seed)
             acknowledged += sum(map(len, work.durable.values()))
-            without_page += work.without_page
             for path in list(directory.iterdir()):
                 path.unlink()
             directory.rmdir()
             mount.stop()
             assert '"failed":0' in mount.naos("verify", mount.below, "--json").replace(" ", "")
-        print(f"{CUTS} power cuts from seed {SEED}: {acknowledged} chunks had been acknowledged, all were there; "
-              f"new files without a first page, never acknowledged: {without_page}; no other file was unreadable")
+        print(f"{CUTS} power cuts from seed {SEED}: {acknowledged} chunks had been acknowledged, all were there; no file was unreadable")
         assert acknowledged > 0
     finally:
         if os.path.ismount(mount.path):
             mount.kill()
         subprocess.run(["umount", "-l", below], check=False)
+
+
+def without_first_page(path):
+    with open(path, "r+b") as file:
+        file.write(bytes(CHUNK))
+
+
+def test_a_first_page_that_is_missing_is_an_empty_file_or_an_error_that_says_so(tmp_path):
+    """Never flushed: it is empty.  Once durable: it is damaged, in the log, can be deleted, and is set aside."""
+    with fileset_mount.Mount(tmp_path, options="seal-delay=60s") as mount:
+        for name in ("synced", "synced-too", "other"):
+            with open(mount.path / name, "wb") as file:
+                file.write(b"x" * 100000)
+                file.flush()
+                os.fsync(file.fileno())
+        (mount.path / "new").write_bytes(b"y" * 100000)
+        mount.kill()
+        for name in ("synced", "synced-too", "new"):
+            without_first_page(mount.below / name)
+        mount.start()
+        assert (mount.path / "new").read_bytes() == b"" and (mount.path / "new").stat().st_size == 0
+        (mount.path / "new").write_bytes(b"again")
+        for name in ("synced", "synced-too"):
+            with pytest.raises(OSError) as failed:
+                (mount.path / name).read_bytes()
+            assert failed.value.errno == errno.EIO
+        assert f"file {(mount.below / 'synced').stat().st_ino}: its first page is missing ('naos fileset check genomes' names it" in mount.log.read_text()
+        (mount.path / "synced-too").unlink()
+        assert (mount.path / "other").read_bytes() == b"x" * 100000
+    assert json.loads(mount.naos("fileset", "check", "--repair", "--json", "genomes"))["notices"] == {"lost": 1}
+    assert os.listdir(mount.below / ".naos-lost") == ["synced"] and sorted(os.listdir(mount.below)) == [".naos-lost", "new", "other"]
+    mount.naos("open", mount.below / "new", tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == b"again"

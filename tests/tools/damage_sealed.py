@@ -127,7 +127,7 @@ class Cases:
         return Case(name, bytes(editor.image), editor.fek, editor.attribute, algorithm, stage, code, text)
 
     def all(self):
-        for rules in (self.header, self.state, self.size, self.fek_slots, self.attribute, self.sectors, self.data, self.maps,
+        for rules in (self.header, self.state, self.size, self.fek_slots, self.attribute, self.new, self.sectors, self.data, self.maps,
                       self.unclean):
             for name, base, change, *expected in rules():
                 yield self._case(f"{rules.__name__}: {name}", base, change, *expected)
@@ -245,6 +245,44 @@ class Cases:
             "open", "INTEGRITY", "the attribute user.naos.key brings back"
         yield "the only copy, damaged", "key-in-attribute", put(lambda e: e.attribute[:50] + b"?" + e.attribute[51:]), \
             "open", "INTEGRITY", "is gone from page 0"
+
+    def new(self):
+        """A file that no flush has seen: what page 0 lost is zeros, and the record in the attribute says that it may be."""
+        base = "new"
+        malformed = ("open", "INTEGRITY", "attribute user.naos.key is malformed")
+        no_header, no_state = ("open", "FORMAT", "not a sealed file"), ("open", "INTEGRITY", "page 0")
+
+        def put(change, *ranges):
+            def do(e):
+                e.attribute = change(e.attribute)
+                for at, size in ranges:
+                    e.put(at, bytes(size))
+            return do
+
+        def flip(at):
+            return lambda a: a[:at] + bytes([a[at] ^ 2]) + a[at + 1:]
+
+        def same(a):
+            return a
+
+        for name, ranges in (("page 0", [(0, 4096)]), ("the header", [(0, 512)]), ("a state slot", [(512, 512)]),
+                             ("the other state slot", [(1024, 512)]), ("header and state", [(0, 1536)])):
+            yield f"{name} lost", base, put(same, *ranges), "ok"
+        yield "all but a few bytes lost", base, lambda e: e.image.clear(), "ok"
+        yield "a wrapped key lost", base, put(same, (1536, 512)), "ok"
+        yield "lost, no record", base, put(lambda a: a[:256], (0, 4096)), *no_header
+        yield "lost, record cut", base, put(lambda a: a[:367], (0, 4096)), *no_header
+        yield "lost, a bit of the record's MAC", base, put(flip(367), (0, 4096)), *no_state
+        yield "lost, a bit of the record", base, put(flip(300), (0, 4096)), "open", "WRONG_KEY", "key"
+        yield "lost, a bit of the record's version", base, put(flip(264), (0, 4096)), *no_header
+        yield "lost, the record of another file", base, \
+            lambda e: (setattr(e, "attribute", self.load("new-without-page-0")[2]), e.put(0, bytes(4096))), "open", "WRONG_KEY", "key"
+        yield "a state slot lost, no record", base, put(lambda a: a[:256], (512, 512)), *no_state
+        yield "a state slot lost, a bit of the other", base, lambda e: (e.put(512, bytes(512)), e.flip(1024)), *no_state
+        yield "a header that is no header", base, lambda e: (e.put(0, bytes(4096)), e.put(20, b"x")), *no_header
+        yield "there, a bit of the record", base, put(flip(300)), *malformed
+        yield "there, a bit of the record's MAC", base, put(flip(367)), "open", "INTEGRITY", "the record of a new file"
+        yield "there, the record of another file", base, lambda e: setattr(e, "attribute", self.load("new-without-page-0")[2]), *malformed
 
     def sectors(self):
         base = "short-last-chunk"  # 4 chunks in one sector, the last of 777 bytes

@@ -327,6 +327,21 @@ static void make_unclean(struct maker *m)
 	end(m);
 }
 
+/* What a writer left that made a file and flushed nothing. */
+static void make_new(struct maker *m)
+{
+	begin(m, "new", 16, NAOS_AES_256_GCM);
+	must(put(m, 0, 3 * 4096 + 5));
+	close_file(m, false);
+	end(m);
+
+	begin(m, "new-without-page-0", 17, NAOS_AES_256_GCM);
+	must(put(m, 0, 20 * 4096)); /* group 1 came to the disk, page 0 did not */
+	close_file(m, false);
+	memset(m->memory.data, 0, NAOS_CHUNK_BYTES);
+	end(m);
+}
+
 static void make_keys(struct maker *m)
 {
 	struct naos_blob second;
@@ -369,6 +384,7 @@ static void make_golden(struct maker *m)
 	plain(m, "aes-128", 10, NAOS_AES_128_GCM, 6000);
 	make_unclean(m);
 	make_keys(m);
+	make_new(m);
 }
 
 /* --- random files -------------------------------------------------------------------------------------------------------- */

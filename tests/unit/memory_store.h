@@ -9,7 +9,7 @@
 struct memory_file {
 	uint8_t *data;
 	size_t bytes, room;
-	uint8_t attribute[256];
+	uint8_t attribute[NAOS_NEW_ATTRIBUTE_BYTES];
 	size_t attribute_bytes;
 	unsigned writes, flushes; /* counted for tests that compare costs */
 	int fail_write_after;     /* > 0: the n-th write from now fails with NAOS_E_NOSPACE; 0: never */
