@@ -81,11 +81,8 @@ int naos_file_revive(struct naos_sealed_file *file, struct naos_error *err)
 {
 	if (!file->unborn)
 		return 0;
-	if (file->mode == NAOS_SEALED_SHARED && naos_file_read_state(file, NULL) == 0) { /* another writer did it meanwhile */
-		free(file->unborn);
-		file->unborn = NULL;
+	if (file->mode == NAOS_SEALED_SHARED && naos_file_read_state(file, NULL) == 0) /* another writer did it meanwhile */
 		return 0;
-	}
 	/* sectors of page 0 that are not lost, and pages behind it, would come back if this page 0 were torn in turn */
 	int rc = naos_file_store_resize(file, 0, err);
 	if (rc == 0)

@@ -31,7 +31,7 @@ int naos_file_read_state(struct naos_sealed_file *file, struct naos_error *err)
 			rc = naos_file_take_state(file, page, got, err);
 		if (rc == NAOS_E_INTEGRITY && file->unborn && file->mode == NAOS_SEALED_READ)
 			return 0; /* still not there: the state is that of an empty file */
-		if (rc == 0 && file->unborn && file->mode == NAOS_SEALED_READ) { /* a writer recovered it */
+		if (rc == 0 && file->unborn) { /* another writer recovered it: what is in memory must never be written over it */
 			free(file->unborn);
 			file->unborn = NULL;
 		}

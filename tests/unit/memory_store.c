@@ -96,6 +96,14 @@ static int memory_next_data(struct naos_store *store, uint64_t offset, uint64_t 
 
 static int memory_lock(struct naos_store *store, uint64_t offset, uint64_t bytes, enum naos_lock lock, bool wait, struct naos_error *err)
 {
+	struct memory_file *file = file_of(store);
+	void (*on_wait)(struct memory_file *) = file->on_wait;
+	if (!on_wait || lock == NAOS_UNLOCK)
+		return 0;
+	if (!wait)
+		return naos_error_set(err, NAOS_E_BUSY, "memory: another writer has it (planted)");
+	file->on_wait = NULL;
+	on_wait(file);
 	return 0;
 }
 

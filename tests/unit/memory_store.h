@@ -18,6 +18,7 @@ struct memory_file {
 	bool fail_reserve;
 	size_t torn_offset; /* a byte that the next torn_reads reads of it see changed, as beside a writer */
 	unsigned torn_reads;
+	void (*on_wait)(struct memory_file *file); /* another writer holds its locks, until one is waited for: this is what it did */
 	size_t limit; /* > 0: the file does not grow beyond it (NAOS_E_NOSPACE) */
 };
 

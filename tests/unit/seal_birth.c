@@ -115,6 +115,31 @@ static void a_reader_sees_a_file_that_is_recovered_meanwhile(void **state)
 	world_free(world);
 }
 
+static uint8_t first_page[NAOS_CHUNK_BYTES];
+
+static void put_first_page(struct memory_file *file)
+{
+	memcpy(file->data, first_page, sizeof(first_page));
+}
+
+static void a_writer_that_joins_leaves_page_0_of_the_one_that_recovered_it(void **state)
+{
+	struct world *world = world_new();
+	close_file(world, false);
+	memcpy(first_page, world->memory.data, sizeof(first_page));
+	lose(world, 0, NAOS_CHUNK_BYTES);
+	world->memory.on_wait = put_first_page;
+	assert_ok(test_open(&world->memory, &world->key, NAOS_SEALED_SHARED, &world->file, &err), &err);
+	assert_int_equal(naos_sealed_file_size(world->file), 20 * NAOS_CHUNK_BYTES);
+	assert_ok(naos_sealed_file_flush(world->file, &err), &err);
+	assert_int_equal(naos_sealed_file_size(world->file), 20 * NAOS_CHUNK_BYTES);
+	close_file(world, true);
+	assert_ok(test_open(&world->memory, &world->key, NAOS_SEALED_READ, &world->file, &err), &err);
+	assert_int_equal(naos_sealed_file_size(world->file), 20 * NAOS_CHUNK_BYTES);
+	assert_ok(naos_sealed_file_verify(world->file, &err), &err);
+	world_free(world);
+}
+
 /* Each way to make a file durable ends its record. */
 enum durably { BY_FLUSH, BY_CLOSE, BY_STEPS, BY_OPENING };
 
@@ -191,6 +216,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_new_file_without_page_0_is_empty_and_is_recovered),
 		cmocka_unit_test(a_reader_sees_a_file_that_is_recovered_meanwhile),
+		cmocka_unit_test(a_writer_that_joins_leaves_page_0_of_the_one_that_recovered_it),
 		cmocka_unit_test(a_durable_file_without_page_0_is_damaged),
 		cmocka_unit_test(only_zeros_are_lost_and_only_with_an_authentic_record),
 		cmocka_unit_test(an_unpublished_file_has_no_record),
