@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A disk whose writes and flushes are recorded (tests/tools/disk_recorder.c), and what a power cut at any moment leaves of it.
 
-    with Disk(directory) as disk:       # ext4 on a loop device on the recorder, mounted at disk.path
+    with Disk(directory, "ext4") as disk:  # a file system on a loop device on the recorder, mounted at disk.path
         ...; disk.position()            # a moment: whatever was answered before it is recorded before it
     cuts = Cuts(directory)
     for end in cuts.ends(after=...):    # after each write and flush
@@ -14,12 +14,15 @@ import os
 import pathlib
 import struct
 import subprocess
+import time
 
 import conftest
 
 RECORDER = conftest.BUILD / "tests/tools/disk_recorder"
 HEAD = struct.Struct("<IIQ")
 WRITE, FLUSH, ZEROS = 1, 2, 3
+# file system: smallest size in MiB, how it is made, options of its mount
+KINDS = {"ext4": (64, ["mkfs.ext4", "-q", "-F", "-b", "4096"], "loop,commit=1"), "xfs": (320, ["mkfs.xfs", "-q", "-K"], "loop")}
 PIECE = 4096
 
 
@@ -43,25 +46,25 @@ def unmount(path):
 
 
 class Disk:
-    def __init__(self, directory, megabytes=64):
-        self.directory, self.megabytes = pathlib.Path(directory), megabytes
+    def __init__(self, directory, kind):
+        self.directory, self.kind = pathlib.Path(directory), kind
         self.image, self.log = self.directory / "image", self.directory / "log"
         self.served, self.path = self.directory / "served", self.directory / "disk"
 
     def __enter__(self):
-        self.directory.mkdir()
-        self.served.mkdir()
-        self.path.mkdir()
+        megabytes, make, options = KINDS[self.kind]
+        for path in (self.directory, self.served, self.path):
+            path.mkdir()
         with open(self.image, "wb") as out:
-            out.truncate(self.megabytes << 20)
+            out.truncate(megabytes << 20)
         self.process = subprocess.Popen([RECORDER, self.image, self.log, self.served])
         try:
             for _ in range(600):
                 if os.path.ismount(self.served) or self.process.poll() is not None:
                     break
-                subprocess.run(["sleep", "0.02"], check=True)
-            subprocess.run(["mkfs.ext4", "-q", "-F", "-b", str(PIECE), self.served / "disk"], check=True)
-            mount(self.served / "disk", self.path, "loop,commit=1")
+                time.sleep(0.02)
+            subprocess.run([*make, self.served / "disk"], check=True)
+            mount(self.served / "disk", self.path, options)
         except BaseException:
             self.__exit__()
             raise

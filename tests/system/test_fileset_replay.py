@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Power cuts under a mounted file set, at recorded writes: the disk below remembers every write and flush (disk_replay.py), and is put
-together anew as a power cut leaves it, at many moments, with what its cache may have lost.  ext4 is mounted from each, every file is
-opened, and holds what an fsync acknowledged, or newer.  No file is an error, nor was one that no fsync ever saw.
+together anew as a power cut leaves it, at many moments, with what its cache may have lost.  Its file system is mounted each time, every
+file is opened, and holds what an fsync acknowledged, or newer.  No file is an error, nor was one that no fsync ever saw.
 
 NAOS_CUTS=0 cuts after each write and flush, NAOS_CUTS=500 at so many moments; NAOS_REPLAY_SECONDS is how long the writers run,
 NAOS_SEED the seed of what they do (when is up to the machine) and of what the disk's cache loses.
@@ -37,8 +37,8 @@ def memory():
 class Session:
     """Writers on a recorded disk, and what they know."""
 
-    def __init__(self, directory, seed, seconds):
-        self.disk, self.seed = disk_replay.Disk(directory / "recorded"), seed
+    def __init__(self, directory, seed, seconds, kind):
+        self.disk, self.seed = disk_replay.Disk(directory / "recorded", kind), seed
         with self.disk:
             below = self.disk.path / "below"
             self.mount = fileset_mount.Mount(directory, below=below, options=f"seal-delay={1 - seed % 2}s")
@@ -189,13 +189,13 @@ class Replay:
         self.compare(self.out, set())
 
 
-def replay(directory, seed, seconds, cuts):
+def replay(directory, seed, seconds, cuts, kind="ext4"):
     """One session, and `cuts` power cuts of it (0: after each write and flush)."""
-    session = Session(directory, seed, seconds)
+    session = Session(directory, seed, seconds, kind)
     cutter, chance, moments = Replay(directory, session), random.Random(seed), list(session.cuts.ends(session.start))
     for number, end in enumerate(moments if cuts == 0 else sorted(chance.sample(moments, min(cuts, len(moments))))):
         cutter.cut(end, ("some", "all", "some", "none")[number % 4], {2: "mount", 6: "repair"}.get(number % 8, "read"))
-    print(f"seed {seed}: {session.told()}; {len(moments)} moments, {cutter.told()}")
+    print(f"{kind}, seed {seed}: {session.told()}; {len(moments)} moments, {cutter.told()}")
     assert not cutter.wrong, "\n".join(cutter.wrong[:20])
     assert not cutter.unreadable, "\n".join(cutter.unreadable[:20])
     assert cutter.cuts >= 20 and cutter.chunks > 0 and cutter.mounts and cutter.repairs
