@@ -68,10 +68,11 @@ static int print_json(struct information *information, const struct naos_tree_fi
 		if (info->slots[i].used)
 			(void)json_array_append_new(slots, slot_json(&info->slots[i], i));
 	json_t *value = json_pack(
-	    "{s:o, s:i, s:s, s:s, s:s, s:s*, s:I, s:o, s:b, s:s}", "path", naos_json_text(file->item->path), "format", 1,
+	    "{s:o, s:i, s:s, s:s, s:s, s:s*, s:I, s:o, s:b, s:b, s:s}", "path", naos_json_text(file->item->path), "format", 1,
 	    "algorithm", naos_algorithm_name(info->header.algorithm), "file_id", naos_uuid_format(&info->header.file_id, id),
 	    "fileset_id", naos_uuid_format(&info->header.fileset_id, set), "fileset", name, "physical_bytes",
-	    (json_int_t)info->physical_bytes, "slots", slots, "slot_damaged", (int)info->slot_damaged, "attribute",
+	    (json_int_t)info->physical_bytes, "slots", slots, "slot_damaged", (int)info->slot_damaged, "first_page_lost",
+	    (int)info->unborn, "attribute",
 	    info->attribute_damaged ? "damaged" :
 	    info->attribute.used    ? "present" :
 				      "absent");
@@ -98,6 +99,8 @@ static void print_text(struct information *information, const struct naos_tree_f
 		       naos_format_bytes(bytes, size));
 	else
 		printf("  size        not told by %" PRIu64 " bytes on disk: it was not closed, or is damaged\n", info->physical_bytes);
+	if (info->unborn)
+		printf("  first page  lost in a crash before anything was made durable: the file is empty\n");
 	printf("  file id     %s\n", naos_uuid_format(&info->header.file_id, id));
 	printf("  file set    %s%s%s%s\n", naos_uuid_format(&info->header.fileset_id, id), name ? " (" : "", name ? name : "",
 	       name ? ")" : "");

@@ -139,6 +139,8 @@ def test_a_first_page_that_is_missing_is_an_empty_file_or_an_error_that_says_so(
         mount.kill()
         for name in ("synced", "synced-too", "new"):
             without_first_page(mount.below / name)
+        assert json.loads(mount.naos("info", "--json", mount.below / "new"))["first_page_lost"]
+        assert "first page  lost" in mount.naos("info", mount.below / "new")
         mount.start()
         assert (mount.path / "new").read_bytes() == b"" and (mount.path / "new").stat().st_size == 0
         (mount.path / "new").write_bytes(b"again")
