@@ -127,9 +127,26 @@ static int posix_get_attribute(struct naos_store *store, void *value, size_t roo
 	return 0;
 }
 
+/* Attributes need the right to write by the mode, not by the descriptor: the owner of a file that is read-only takes it for a moment. */
+static int set_as_owner(int fd, const void *value, size_t bytes)
+{
+	struct stat status;
+	if (fstat(fd, &status) != 0 || fchmod(fd, (status.st_mode & 07777) | S_IWUSR) != 0) {
+		errno = EACCES;
+		return -1;
+	}
+	int rc = fsetxattr(fd, ATTRIBUTE, value, bytes, 0), saved = errno;
+	(void)fchmod(fd, status.st_mode & 07777);
+	errno = saved;
+	return rc;
+}
+
 static int posix_set_attribute(struct naos_store *store, const void *value, size_t bytes, struct naos_error *err)
 {
-	if (fsetxattr(fd_of(store), ATTRIBUTE, value, bytes, 0) == 0 || errno == EOPNOTSUPP || errno == EPERM)
+	int rc = fsetxattr(fd_of(store), ATTRIBUTE, value, bytes, 0);
+	if (rc != 0 && errno == EACCES)
+		rc = set_as_owner(fd_of(store), value, bytes);
+	if (rc == 0 || errno == EOPNOTSUPP || errno == EPERM)
 		return 0; /* a copy for tools: its absence is allowed */
 	if (errno == ENOSPC || errno == EDQUOT || errno == E2BIG || errno == ERANGE) {
 		/* no room beside the user's own attributes: no copy, but never a stale one */

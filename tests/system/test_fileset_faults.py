@@ -7,6 +7,7 @@ import pathlib
 import random
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -283,3 +284,37 @@ def test_keys_of_closed_files_are_wiped_within_the_age_of_the_ring(tmp_path):
         assert keys[0] in found, "the search finds the key of a file that is open"
         assert (mount.path / "b").read_bytes() == MARK
         os.close(fd)
+
+
+READ_ONLY = """
+import os, sys
+import fileset_mount
+with fileset_mount.Mount(sys.argv[1], options="seal-delay=0s") as mount:
+    made = os.open(mount.path / "made so", os.O_CREAT | os.O_WRONLY, 0o444)
+    later = os.open(mount.path / "made so later", os.O_CREAT | os.O_WRONLY, 0o600)
+    os.fchmod(later, 0o400)
+    for fd in (made, later):
+        os.write(fd, b"x" * 5000)
+    os.fsync(made)
+    for fd in (made, later):
+        os.close(fd)
+    assert [os.stat(mount.path / name).st_mode & 0o7777 for name in ("made so", "made so later")] == [0o444, 0o400]
+for name in ("made so", "made so later"):
+    assert len(os.getxattr(mount.below / name, "user.naos.key")) == 256 and os.stat(mount.below / name).st_mode & 0o200 == 0
+mount.naos("fileset", "check", "genomes")
+"""
+
+
+@root_only
+def test_an_ordinary_user_mounts_and_makes_files_that_are_read_only(tmp_path):
+    """As git does; the attribute with the key needs the right to write by the mode."""
+    user = {"user": 65534, "group": 65534, "extra_groups": []}
+    for path in [tmp_path, *tmp_path.parents][:4]:
+        path.chmod(path.stat().st_mode | 0o011)
+    (tmp_path / "user").mkdir()
+    os.chown(tmp_path / "user", 65534, 65534)
+    if subprocess.run(["test", "-x", fileset_mount.NAOS_FS], **user).returncode != 0:
+        pytest.skip("ordinary users can't get at the programs under test")
+    done = subprocess.run([sys.executable, "-c", READ_ONLY, tmp_path / "user"], cwd=pathlib.Path(__file__).parent, capture_output=True,
+                          text=True, env=dict(os.environ, HOME=str(tmp_path / "user")), timeout=120, **user)
+    assert done.returncode == 0, done.stderr
