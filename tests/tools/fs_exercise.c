@@ -1,7 +1,8 @@
 /* Random operations on a few files of a directory, against a model in memory; crashes and remounts in between.
  *
- *     fs_exercise DIRECTORY --seed N [--operations N] [--seconds N] [--crashes N]
+ *     fs_exercise DIRECTORY --seed N [--operations N] [--seconds N] [--crashes N] [--other DIRECTORY]
  *
+ * --other: the same directory of another mount; some files are open there, too, and none is mapped.
  * One operation in N of --crashes is a crash: it prints "ready", reads the process id of the file system's daemon, kills it while
  * operations run, prints "remount" and goes on when a line comes back.  Then each chunk must be as at the last fsync or newer.
  * On a difference it prints the operations of late that concern it, and ends with status 1.
@@ -45,7 +46,7 @@ struct file {
 
 static struct file files[FILES];
 static uint64_t seed, random_state, operation, crashes;
-static int directory;
+static int directory, other = -1;
 static uint8_t *scratch, *direct; /* MODEL_BYTES each, aligned */
 static char journal[LOG_LINES][120];
 static volatile bool crashing; /* errors are expected */
@@ -386,6 +387,9 @@ static void do_copy(struct file *file)
 	     (unsigned long long)to);
 	memcpy(direct, from->model->bytes + at, count);
 	model_write(file->model, to, direct, count);
+	struct stat status; /* the kernel copies as much as it knows of; it does not ask whether another node made it longer */
+	if (other >= 0 && fstat(from->fds[in], &status) != 0)
+		(void)down(file, "stat");
 	for (size_t done = 0; done < count;) {
 		off_t source = (off_t)(at + done), target = (off_t)(to + done);
 		ssize_t got = copy_file_range(from->fds[in], &source, file->fds[out], &target, count - done, 0);
@@ -443,7 +447,7 @@ static void do_seek(struct file *file)
 static void open_handle(struct file *file, unsigned i)
 {
 	file->flags[i] = i == 0 ? O_RDWR : open_flags[next(COUNT(open_flags))];
-	file->fds[i] = openat(directory, file->second[0] && next(2) ? file->second : file->name, file->flags[i]);
+	file->fds[i] = openat(i > 0 && other >= 0 && next(2) ? other : directory, file->second[0] && next(2) ? file->second : file->name, file->flags[i]);
 	if (file->fds[i] < 0)
 		(void)down(file, "open");
 }
@@ -625,6 +629,8 @@ static void exercise(struct file *file)
 	unsigned kind = next(COUNT(kinds));
 	if (kinds[kind] == do_names && crashing) /* what is under way there can't be told from what was done */
 		kind = 0;
+	if (kinds[kind] == do_map && other >= 0) /* what is mapped need not show what another node writes */
+		kind = 0;
 	note("f%d nothing", (int)(file - files));
 	if (!crashing)
 		check_status(file);
@@ -659,6 +665,8 @@ int main(int argc, char **argv)
 			seconds = value;
 		else if (strcmp(argv[i], "--crashes") == 0)
 			crashes = value;
+		else if (strcmp(argv[i], "--other") == 0)
+			other = open(argv[i + 1], O_RDONLY | O_DIRECTORY);
 		else
 			return 2;
 	}
