@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <mntent.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -26,7 +27,8 @@
 
 #define TEND_S 2
 #define WARN_S 86400
-#define DRAIN_MS 10000 /* after SIGTERM, for files that are still open */
+#define DRAIN_MS 10000     /* after SIGTERM, for files that are still open */
+#define ENDING_MS 30000u /* for an earlier mount that seals its files */
 
 static const struct option long_options[] = {
 	{ "config", required_argument, NULL, 'c' }, { "foreground", no_argument, NULL, 'f' }, { "verbose", no_argument, NULL, 'v' },
@@ -125,6 +127,32 @@ static void harden(void)
 	}
 }
 
+/* Whether a file set of this name is mounted, wherever. */
+static bool is_mounted(const char *fileset)
+{
+	FILE *mounts = setmntent("/proc/self/mounts", "r");
+	const struct mntent *at;
+	bool found = false;
+	while (mounts && !found && (at = getmntent(mounts)))
+		found = strcmp(at->mnt_type, "fuse.naos") == 0 && strcmp(at->mnt_fsname, fileset) == 0;
+	if (mounts)
+		(void)endmntent(mounts);
+	return found;
+}
+
+/* mode = local: two mounts that both think they are the only one would lose data.  One that was unmounted a moment ago still seals what
+ * was changed: it is waited for. */
+static bool lock_root(struct naos_fs *fs)
+{
+	const int how = (fs->shared || fs->read_only ? LOCK_SH : LOCK_EX) | LOCK_NB;
+	for (unsigned waited = 0; flock(fs->root_dir_fd, how) != 0; waited += 50) {
+		if (waited >= ENDING_MS || is_mounted(fs->set->name))
+			return false;
+		(void)nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+	}
+	return true;
+}
+
 static int open_root(struct naos_fs *fs, const char *path, struct naos_error *err)
 {
 	fs->root_dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -134,8 +162,7 @@ static int open_root(struct naos_fs *fs, const char *path, struct naos_error *er
 		return naos_error_set_errno(err, errno, "cannot open the directory '%s' of file set '%s'", path, fs->set->name);
 	if (fs->proc_fd < 0)
 		return naos_error_set_errno(err, errno, "cannot open /proc/self/fd");
-	/* mode = local: two mounts that both think they are the only one would lose data */
-	if (flock(fs->root_dir_fd, (fs->shared || fs->read_only ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0)
+	if (!lock_root(fs))
 		return naos_error_set(err, NAOS_E_BUSY, "file set '%s' is mounted already%s", fs->set->name,
 				      fs->shared ? " with mode = local" : "; several mounts need mode = shared");
 	return 0;

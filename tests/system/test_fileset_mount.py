@@ -193,6 +193,19 @@ def test_the_second_local_mount_is_refused(mount, tmp_path):
         other.start()
 
 
+def test_a_mount_right_after_an_unmount_waits_for_what_is_sealed(tmp_path):
+    with fileset_mount.Mount(tmp_path, name=f"genomes-{os.getpid()}") as mount:  # a name that no other test mounts now
+        for number in range(3):
+            for i in range(300):
+                (mount.path / f"{i}").write_bytes(b"x" * (number + 1) * 5000)
+            before = mount.process
+            subprocess.run(["fusermount3", "-u", str(mount.path)], check=True)
+            mount.start()
+            assert before.wait(timeout=60) == 0
+            assert (mount.path / "299").stat().st_size == (number + 1) * 5000
+        assert "recovered" not in mount.log.read_text()
+
+
 def test_what_was_flushed_survives_a_kill(mount):
     path = mount.path / "a"
     with open(path, "wb") as out:
