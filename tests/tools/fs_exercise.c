@@ -220,13 +220,6 @@ static void range(uint64_t *ret_at, size_t *ret_count, bool aligned)
 	*ret_count = count;
 }
 
-static void fill(uint8_t *bytes, size_t count)
-{
-	uint32_t word = next(UINT32_MAX);
-	for (size_t i = 0; i < count; i++)
-		bytes[i] = (uint8_t)((word >> (i % 4 * 8)) + i / 1000);
-}
-
 static void acknowledged(struct file *file)
 {
 	model_durable(file->model);
@@ -245,7 +238,7 @@ static void do_write(struct file *file)
 		at = file->model->size;
 		count = at + count > MODEL_BYTES ? (size_t)(MODEL_BYTES - at) : count;
 	}
-	fill(direct, count);
+	model_fill(direct, count, next(UINT32_MAX));
 	note("f%d write %zu at %llu flags %x", (int)(file - files), count, (unsigned long long)at, (unsigned)flags);
 	model_write(file->model, at, direct, count);
 	ssize_t done = pwrite(file->fds[i], direct, count, (off_t)at);
@@ -294,7 +287,7 @@ static void do_map(struct file *file)
 	unsigned what = next(5);
 	note("f%d map-%s %zu at %llu", (int)(file - files), what < 2 ? "read" : what < 4 ? "write" : "write-msync", count,
 	     (unsigned long long)at);
-	fill(direct, count);
+	model_fill(direct, count, next(UINT32_MAX));
 	if (what >= 2)
 		model_write(file->model, at, direct, count);
 	if (sigsetjmp(fault, 1) != 0) {
@@ -387,9 +380,8 @@ static void do_copy(struct file *file)
 	     (unsigned long long)to);
 	memcpy(direct, from->model->bytes + at, count);
 	model_write(file->model, to, direct, count);
-	struct stat status; /* the kernel copies as much as it knows of; it does not ask whether another node made it longer */
-	if (other >= 0 && fstat(from->fds[in], &status) != 0)
-		(void)down(file, "stat");
+	struct statx known; /* the kernel copies what it knows of, and does not ask whether another node made it longer */
+	(void)(other >= 0 && statx(from->fds[in], "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_SIZE, &known));
 	for (size_t done = 0; done < count;) {
 		off_t source = (off_t)(at + done), target = (off_t)(to + done);
 		ssize_t got = copy_file_range(from->fds[in], &source, file->fds[out], &target, count - done, 0);
@@ -447,7 +439,8 @@ static void do_seek(struct file *file)
 static void open_handle(struct file *file, unsigned i)
 {
 	file->flags[i] = i == 0 ? O_RDWR : open_flags[next(COUNT(open_flags))];
-	file->fds[i] = openat(i > 0 && other >= 0 && next(2) ? other : directory, file->second[0] && next(2) ? file->second : file->name, file->flags[i]);
+	int where = i > 0 && other >= 0 && next(2) ? other : directory;
+	file->fds[i] = openat(where, file->second[0] && next(2) ? file->second : file->name, file->flags[i]);
 	if (file->fds[i] < 0)
 		(void)down(file, "open");
 }
@@ -564,7 +557,6 @@ static void close_all(struct file *file)
 	}
 }
 
-
 /* After a crash: names are what they were (they are below), contents as at the last fsync or newer. */
 static void recover(struct file *file)
 {
@@ -655,23 +647,21 @@ static void make(struct file *file, unsigned number)
 int main(int argc, char **argv)
 {
 	uint64_t operations = UINT64_MAX, seconds = UINT64_MAX, crash_count = 0;
+	const struct {
+		const char *name;
+		uint64_t *value;
+	} words[] = { { "--seed", &seed }, { "--operations", &operations }, { "--seconds", &seconds }, { "--crashes", &crashes } };
 	for (int i = 2; i + 1 < argc; i += 2) {
-		uint64_t value = strtoull(argv[i + 1], NULL, 10);
-		if (strcmp(argv[i], "--seed") == 0)
-			seed = value;
-		else if (strcmp(argv[i], "--operations") == 0)
-			operations = value;
-		else if (strcmp(argv[i], "--seconds") == 0)
-			seconds = value;
-		else if (strcmp(argv[i], "--crashes") == 0)
-			crashes = value;
-		else if (strcmp(argv[i], "--other") == 0)
-			other = open(argv[i + 1], O_RDONLY | O_DIRECTORY);
-		else
+		size_t word = 0;
+		for (; word < COUNT(words) && strcmp(argv[i], words[word].name) != 0; word++)
+			;
+		if (word < COUNT(words))
+			*words[word].value = strtoull(argv[i + 1], NULL, 10);
+		else if (strcmp(argv[i], "--other") != 0 || (other = open(argv[i + 1], O_RDONLY | O_DIRECTORY)) < 0)
 			return 2;
 	}
-	if (argc < 2 || (directory = open(argv[1], O_RDONLY | O_DIRECTORY)) < 0 || posix_memalign((void **)&scratch, 4096, MODEL_BYTES) ||
-	    posix_memalign((void **)&direct, 4096, MODEL_BYTES))
+	if (argc < 2 || (directory = open(argv[1], O_RDONLY | O_DIRECTORY)) < 0 || !(scratch = aligned_alloc(4096, MODEL_BYTES)) ||
+	    !(direct = aligned_alloc(4096, MODEL_BYTES)))
 		return 2;
 	random_state = seed;
 	(void)signal(SIGBUS, bus);

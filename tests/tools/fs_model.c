@@ -122,3 +122,9 @@ uint32_t model_random(uint64_t *state)
 	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
 	return (uint32_t)((z ^ (z >> 31)) >> 11);
 }
+
+void model_fill(uint8_t *bytes, size_t count, uint32_t word)
+{
+	for (size_t i = 0; i < count; i++)
+		bytes[i] = (uint8_t)((word >> (i % 4 * 8)) + i / 1000);
+}

@@ -36,5 +36,7 @@ int model_adopt(struct model *model, const uint8_t *bytes, uint64_t size);
 
 /* The same sequence for the same beginning. */
 uint32_t model_random(uint64_t *state);
+/* Bytes that tell where they lie and to which word they belong. */
+void model_fill(uint8_t *bytes, size_t count, uint32_t word);
 
 #endif
