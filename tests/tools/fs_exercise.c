@@ -288,8 +288,11 @@ static void do_map(struct file *file)
 	note("f%d map-%s %zu at %llu", (int)(file - files), what < 2 ? "read" : what < 4 ? "write" : "write-msync", count,
 	     (unsigned long long)at);
 	model_fill(direct, count, next(UINT32_MAX));
-	if (what >= 2)
+	if (what >= 2) { /* the kernel may write back a page while it is being filled, also if that ends in SIGBUS */
 		model_write(file->model, at, direct, count);
+		file->map_dirty = file->model->mapped = true;
+		file->times_known = false;
+	}
 	if (sigsetjmp(fault, 1) != 0) {
 		guarded = false;
 		errno = EIO;
@@ -306,8 +309,6 @@ static void do_map(struct file *file)
 		same(file, direct, at, count, "mapping");
 		return;
 	}
-	file->map_dirty = file->model->mapped = true;
-	file->times_known = false;
 	if (what == 4 && msync(file->map, MODEL_BYTES, MS_SYNC) != 0)
 		(void)down(file, "msync");
 	else if (what == 4)
