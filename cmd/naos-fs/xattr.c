@@ -61,7 +61,10 @@ void fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 void fs_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	struct inode *inode = inode_of(fs_of(req), ino);
-	(void)fuse_reply_err(req, is_own(name) ? EPERM : removexattr(path_of(inode).text, name) == 0 ? 0 : errno);
+	content_begin_status(inode); /* the time of change is another afterwards */
+	int rc = is_own(name) ? EPERM : removexattr(path_of(inode).text, name) == 0 ? 0 : errno;
+	content_end_status(inode);
+	(void)fuse_reply_err(req, rc);
 }
 
 /* Answers with a value of `bytes` in the buffer, or with its size if none was asked for. */

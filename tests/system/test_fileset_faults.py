@@ -139,6 +139,26 @@ def test_a_truncation_that_fails_half_way_leaves_a_file_that_can_be_read(faulty)
     whole(faulty)
 
 
+@pytest.mark.parametrize("what", ["removexattr", "chmod"])
+def test_a_change_while_gathered_bytes_are_written_shows_in_the_time_of_change(faulty, what):
+    """What naos-fs writes by itself must not show, so times are put back after it."""
+    path = faulty.path / "a"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.pwrite(fd, b"x" * 10000, 0)
+    os.fsync(fd)
+    os.setxattr(path, "user.a", b"1")
+    os.pwrite(fd, b"y" * 10000, 0)
+    faulty.fault("l")
+    time.sleep(0.9)
+    os.fstat(fd)  # what the kernel need not ask for then
+    time.sleep(0.6)  # after a second they are written, with a flush in between that takes two
+    before = time.time()
+    {"removexattr": lambda: os.removexattr(fd, "user.a"), "chmod": lambda: os.fchmod(fd, 0o600)}[what]()
+    time.sleep(4)  # done, and the kernel asks again
+    assert os.stat(path).st_ctime >= before - 0.1
+    os.close(fd)
+
+
 def attempt(call, *words):
     try:
         call(*words)

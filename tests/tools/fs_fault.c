@@ -1,6 +1,6 @@
 /* Loaded into naos-fs (LD_PRELOAD): calls on files below FS_FAULT_DIRECTORY fail, are interrupted or are done by halves, as the first
  * byte of the file FS_FAULT_CONTROL says: '0' nothing, 's' short and interrupted at random, 'w' writing is an I/O error, 'r' reading,
- * 'f' flushing, 'q' the quota is exceeded, 't' the status of a file comes seconds late, 'z' setting a size
+ * 'f' flushing ('l': it takes long), 'q' the quota is exceeded, 't' the status of a file comes seconds late, 'z' setting a size
  * is an I/O error.  SPDX-License-Identifier: Apache-2.0 */
 #include <dlfcn.h>
 #include <errno.h>
@@ -74,6 +74,8 @@ ssize_t pwrite64(int fd, const void *buffer, size_t bytes, off64_t offset)
 
 int fsync(int fd)
 {
+	if (fault(fd) == 'l')
+		(void)sleep(2);
 	return allowed(fd, 0, 'f') < 0 && errno == EIO ? -1 : REAL(fsync)(fd);
 }
 
