@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "seal/inspect.h"
 #include "times.h"
+#include "transport.h"
 
 #define GATHER_BYTES ((size_t)4 << 20)       /* of one file */
 #define GATHER_SUM_BYTES ((size_t)256 << 20) /* of all */
@@ -91,10 +92,12 @@ static int open_sealed(struct naos_fs *fs, struct inode *inode, struct content *
 		store->ops->close(store);
 		return rc;
 	}
-	if (naos_filesets_knows(fs->sets, &info))
+	if (naos_filesets_knows(fs->sets, &info)) {
 		ahead_count_hit(inode);
-	else
+	} else {
+		transport_may_wait(fs);
 		ahead_unwrap(fs, inode, &info);
+	}
 	struct naos_fek_source source = naos_filesets_source(fs->sets, fs->set, &info);
 	enum naos_sealed_mode mode = !content->writable ? NAOS_SEALED_READ : fs->shared ? NAOS_SEALED_SHARED : NAOS_SEALED_LOCAL;
 	rc = naos_sealed_file_open(store, mode, &source, &content->file, err);
@@ -111,10 +114,12 @@ static int open_sealed(struct naos_fs *fs, struct inode *inode, struct content *
 	return rc;
 }
 
-/* True if the file has no name any more. */
+/* True if the file has no name any more.  mode = local: names go here only. */
 bool content_is_unlinked(const struct content *content)
 {
 	struct stat status;
+	if (!content->shared)
+		return content->inode->unlinked;
 	return fstat(content->fd, &status) == 0 && status.st_nlink == 0;
 }
 
@@ -159,6 +164,7 @@ static int content_make(struct naos_fs *fs, struct inode *inode, bool write, str
 		rc = open_sealed(fs, inode, content, write, &resized, err);
 		if (rc != NAOS_E_BUSY || waited >= BUSY_WAIT_MS)
 			break;
+		transport_may_wait(fs);
 		(void)nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
 		rc = 0;
 	}

@@ -51,7 +51,8 @@ void fs_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		free(handle);
 		return fs_reply_error(req, &err);
 	}
-	creation.inode->unlinked = nameless;
+	if (nameless)
+		creation.inode->unlinked = true;
 	*handle = (struct handle){ .content = creation.content, .append = (fi->flags & O_APPEND) != 0 };
 	fill_open(fs, fi, handle);
 	entry_fill(fs, creation.inode, &creation.status, &entry);

@@ -59,9 +59,15 @@ struct identity identity_enter(fuse_req_t req, bool groups)
 {
 	const struct fuse_ctx *user = fuse_req_ctx(req);
 	struct identity identity = { .entered = privileged };
-	(void)umask(user->umask);
+	identity.umask = user->umask;
+	if (identity.umask)
+		(void)umask(identity.umask);
 	if (!privileged)
 		return identity;
+	if (user->uid == own_user && user->gid == own_group && !groups) {
+		identity.entered = false;
+		return identity;
+	}
 	if (groups) {
 		identity.groups = true;
 		take_groups(req);
@@ -74,7 +80,8 @@ struct identity identity_enter(fuse_req_t req, bool groups)
 void identity_leave(struct identity *identity)
 {
 	int saved = errno;
-	(void)umask(0);
+	if (identity->umask)
+		(void)umask(0);
 	if (identity->entered) {
 		(void)setfsuid(own_user);
 		(void)setfsgid(own_group);

@@ -13,6 +13,7 @@ void identity_start_thread(void);
 
 struct identity {
 	bool entered, groups;
+	mode_t umask; /* 0: none was set */
 };
 /* From now on this thread acts as the user of the request, with their umask.  `groups`: with their supplementary groups too (a
  * file server below checks them). */

@@ -28,7 +28,7 @@ struct inode {
 		atomic_uint hits;
 	} ahead;
 	atomic_bool no_capability; /* made here, and nobody gave it capabilities since: mode = local */
-	bool unlinked;             /* its last name was removed here */
+	atomic_bool unlinked;      /* its last name was removed here */
 	struct {                   /* the change time that sealing left below, and what users are shown for it */
 		struct timespec below, shown;
 	} quiet;

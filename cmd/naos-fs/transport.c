@@ -16,6 +16,9 @@
 #define WAKE_SIGNAL SIGUSR1
 #define LARGE_BYTES 65536u
 #define WATCH_MS 100
+#define SOON_NS 10000u  /* a request that comes sooner had been waiting */
+#define CALL_AFTER 8    /* more such requests than others: one more reader waits from now on */
+#define REST_AFTER (-64) /* more of the others: one less */
 
 /* In later versions of <linux/fuse.h> than Debian 12 has. */
 #define INIT_DIRECT_IO_ALLOW_MMAP ((uint64_t)1 << 36)
@@ -154,6 +157,7 @@ static bool takes_long(const struct worker *worker)
 	case FUSE_WRITE:
 		return shared || header->len >= LARGE_BYTES;
 	case FUSE_OPEN:
+		return shared; /* else it calls itself before it waits */
 	case FUSE_FSYNC:
 	case FUSE_FSYNCDIR:
 	case FUSE_SETLKW:
@@ -217,12 +221,46 @@ static void *watch(void *context)
 	return NULL;
 }
 
+void transport_may_wait(struct naos_fs *fs)
+{
+	if (self && !self->ring && fs->transport->idle == 0)
+		call_reader(fs);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* How many readers should wait: one for a program that waits for each answer before it asks on, more for streams of large requests and
+ * for several programs.  A guess: it does no harm if two threads change it at once. */
+static void adapt(struct worker *worker, bool waited)
+{
+	struct transport *transport = worker->fs->transport;
+	const struct fuse_in_header *header = worker->request.mem;
+	bool large = (header->opcode == FUSE_READ || header->opcode == FUSE_WRITE) && takes_long(worker);
+	/* one program alone may have run on this core between its answer and now; what nobody waits for has no number */
+	bool pressed = !waited && header->pid && header->pid != worker->asked_by;
+	worker->asked_by = header->pid ? header->pid : worker->asked_by;
+	int pressure = pressed ? ++transport->pressure : --transport->pressure;
+	if (!large && pressure < CALL_AFTER && pressure > REST_AFTER)
+		return;
+	transport->pressure = 0;
+	if (!large && pressure <= REST_AFTER)
+		transport->wanted -= transport->wanted > 1;
+	else if (transport->wanted < transport->idle_max && ++transport->wanted && transport->idle == 0)
+		call_reader(worker->fs);
+}
+
 static void serve(struct worker *worker)
 {
 	struct naos_fs *fs = worker->fs;
 	struct transport *transport = fs->transport;
 	for (;;) {
 		transport->idle++;
+		uint64_t begin = now_ns();
 		int got = fuse_session_exited(fs->session) ? 0 : fuse_session_receive_buf(fs->session, &worker->request);
 		unsigned idle = --transport->idle;
 		if (got == -EINTR)
@@ -233,9 +271,10 @@ static void serve(struct worker *worker)
 		}
 		if (idle == 0 && takes_long(worker))
 			call_reader(fs);
+		adapt(worker, now_ns() - begin >= SOON_NS);
 		transport_process(worker);
 		transport->answered++;
-		if (transport->idle >= transport->idle_max && !fuse_session_exited(fs->session))
+		if (transport->idle >= transport->wanted && !fuse_session_exited(fs->session))
 			stand_aside(fs);
 	}
 }
@@ -352,6 +391,7 @@ int transport_open(struct naos_fs *fs, struct naos_error *err)
 	transport->idle_max = fs->threads ? fs->threads : 2 * naos_walk_default_jobs();
 	if (transport->idle_max >= THREADS_MAX)
 		transport->idle_max = THREADS_MAX - 1;
+	transport->wanted = 1;
 	fs->transport = transport;
 	int rc = fuse_session_custom_io(fs->session, &io, fuse_session_fd(fs->session));
 	if (rc != 0)
@@ -385,8 +425,7 @@ int transport_start(struct naos_fs *fs, void (*ended)(void *context), void *cont
 		if (!rings_start(fs))
 			return naos_error_set_errno(err, errno, "cannot start a thread of the file system");
 	}
-	for (unsigned i = 0; i < transport->idle_max; i++)
-		spawn(fs);
+	spawn(fs);
 	transport->watched = pthread_create(&transport->watcher, NULL, watch, fs) == 0;
 	(void)pthread_mutex_lock(&transport->lock); /* they start others by now */
 	unsigned running = transport->running;

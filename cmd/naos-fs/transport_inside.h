@@ -24,6 +24,7 @@ struct worker {
 	struct fuse_buf request;
 	uint8_t *answer;               /* ANSWER_BYTES */
 	const struct fuse_in_header *header; /* of the request it works on */
+	uint32_t asked_by;             /* the thread that asked last */
 	bool tmpfile;
 	bool used;                     /* slot is taken */
 };
@@ -41,7 +42,9 @@ struct transport {
 	bool watched;
 	atomic_uint idle;     /* threads that wait for a request */
 	atomic_ulong answered;
-	unsigned idle_max;
+	unsigned idle_max;    /* of them at most; how many should be: */
+	atomic_uint wanted;
+	atomic_int pressure;  /* requests of other threads that had to wait for a reader, less the others */
 	struct rings *rings;  /* NULL: requests come by /dev/fuse only */
 	void (*ended)(void *context);
 	void *context;

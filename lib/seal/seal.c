@@ -104,8 +104,34 @@ int naos_sealed_file_close(struct naos_sealed_file *file, bool with_seal, struct
 /* What the caller's flush lies between.  Each step follows a flush of all that the one before wrote. */
 enum { SETTLE, SETTLED, SIZED, CLEAN };
 
+/* The clean state, for the next flush to make it durable. */
+static int put_clean(struct naos_sealed_file *file, struct naos_error *err)
+{
+	const struct naos_state next = sealed_state(file);
+	int rc = naos_file_put_state(file, &next, err);
+	if (rc != 0)
+		return rc;
+	file->sealed_epoch = file->state.sealed_epoch;
+	file->dirty = false;
+	file->unfinished = true;
+	naos_seen_free(&file->seen);
+	return 0;
+}
+
+/* *ret_settled: between the first and the second flush of rule 13 nothing is to be written, so that they are one: as in most files that
+ * were made and written once. */
+static int is_settled(const struct naos_sealed_file *file, bool *ret_settled, struct naos_error *err)
+{
+	uint64_t physical;
+	int rc = file->store->ops->size(file->store, &physical, err);
+	if (rc == 0)
+		*ret_settled = physical == naos_layout_physical(file->size) && file->trim.used == 0 && file->filled_count == 0;
+	return rc;
+}
+
 static int take_step(struct naos_sealed_file *file, unsigned *step, bool *ret_done, struct naos_error *err)
 {
+	bool settled = false;
 	int rc;
 	switch (*step) {
 	case SETTLE:
@@ -125,21 +151,20 @@ static int take_step(struct naos_sealed_file *file, unsigned *step, bool *ret_do
 	case SETTLED:
 		naos_file_mark_flushed(file);
 		rc = naos_file_grown(file, true, err);
-		if (rc == 0 && file->dirty)
-			rc = naos_file_flushed(file, err);
+		if (rc == 0)
+			rc = is_settled(file, &settled, err);
+		if (rc == 0 && settled) {
+			rc = put_clean(file, err);
+			*step = SIZED;
+			break;
+		}
+		rc = rc == 0 && file->dirty ? naos_file_flushed(file, err) : rc;
 		if (rc == 0)
 			rc = resize_exactly(file, err);
 		break;
-	case SIZED: {
-		const struct naos_state next = sealed_state(file);
-		rc = naos_file_put_state(file, &next, err);
-		if (rc != 0)
-			break;
-		file->sealed_epoch = file->state.sealed_epoch;
-		file->unfinished = true;
-		naos_seen_free(&file->seen);
+	case SIZED:
+		rc = put_clean(file, err);
 		break;
-	}
 	default:
 		rc = naos_file_empty_other_state(file, err);
 		*ret_done = rc == 0;

@@ -126,8 +126,8 @@ int naos_sealed_file_settle(struct naos_sealed_file *file, struct naos_error *er
 size_t naos_sealed_file_gathered(struct naos_sealed_file *file);
 
 /* Seals many open LOCAL files with few flushes (rules 13 and 16): calls seal_step for each file that is not done, then makes
- * everything durable (one syncfs), and so on, four times in all, until each is done.  The file may be used as usual meanwhile; if it
- * was changed between two steps it starts over (counted in `restarts`: a caller may give up a file that is busy; nothing is to be
+ * everything durable (one syncfs), and so on, until each is done after three or four steps.  The file may be used as usual meanwhile;
+ * if it was changed between two steps it starts over (counted in `restarts`: a caller may give up a file that is busy; nothing is to be
  * undone).  Done, the file is clean and open; its next change begins an epoch.  A file that needs recovery is recovered in the
  * first step, with flushes of its own.  A step that fails starts over, too, if it is called again. */
 struct naos_sealing { /* of one file; all zero at the beginning */
