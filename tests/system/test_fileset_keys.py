@@ -105,13 +105,14 @@ def test_a_revoked_key_is_told_apart(mount):
     assert pathlib.Path(mount.path / "new-199").read_bytes() == b"new" and open_status(mount.path / "a") == errno.EKEYREVOKED
 
 
-def test_the_keys_of_a_directory_that_is_walked_come_many_in_one_message(mount):
+@pytest.mark.parametrize("order", [list, sorted], ids=["listed", "sorted"])  # tar or grep -r; the shell
+def test_the_keys_of_a_directory_that_is_walked_come_many_in_one_message(mount, order):
     for number in range(200):
         (mount.path / f"{number:03}").write_bytes(f"{number:03}".encode())
     mount.stop()
     mount.start()
     requests, decrypts = mount.keyd.number("requests_total"), mount.keyd.number("decrypts_total")
-    files = list(mount.path.iterdir())  # in the order of the directory, as tar or grep -r do
+    files = order(mount.path.iterdir())
     for path in files:
         assert path.read_bytes() == path.name.encode() * (1 if path.name.isdigit() else 10000)
     assert mount.keyd.number("decrypts_total") - decrypts >= len(files)
