@@ -15,6 +15,7 @@
 #include <time.h>
 #include <sys/sysmacros.h>
 
+#include "base/confine.h"
 #include "base/log.h"
 #include "base/notify.h"
 #include "keys/expiry.h"
@@ -24,6 +25,7 @@
 #include "options.h"
 #include "pages.h"
 #include "transport.h"
+#include "unmount.h"
 
 #define TEND_S 2
 #define WARN_S 86400
@@ -256,8 +258,14 @@ static void *tend(void *context)
 	return NULL;
 }
 
+static void unmount(struct naos_fs *fs, struct unmounter *unmounter)
+{
+	unmounter_use(unmounter);
+	fuse_session_unmount(fs->session); /* notices if it is done */
+}
+
 /* Until the file system is unmounted, by whomever. */
-static void serve(struct naos_fs *fs, int signals)
+static void serve(struct naos_fs *fs, int signals, struct unmounter *unmounter)
 {
 	struct pollfd wait[2] = { { .fd = fs->ended_fd, .events = POLLIN }, { .fd = signals, .events = POLLIN } };
 	for (;;) {
@@ -271,7 +279,7 @@ static void serve(struct naos_fs *fs, int signals)
 		naos_filesets_refresh(fs->sets); /* a key was rotated or revoked: don't wait until it is noticed */
 	}
 	naos_notify("STOPPING=1");
-	fuse_session_unmount(fs->session);
+	unmount(fs, unmounter);
 	lock_table_stop(fs);
 	if (poll(wait, 1, DRAIN_MS) == 0)
 		naos_log(NAOS_LOG_WARNING, "event=stopped-in-use (open files get an error from now on)");
@@ -282,8 +290,15 @@ static int run(struct naos_fs *fs, const struct options *options, const struct n
 	struct naos_error err = NAOS_ERROR_INIT;
 	pthread_t tending;
 	bool tended = false;
+	struct unmounter unmounter = { .pid = 0 };
 	fs->ended_fd = eventfd(0, EFD_CLOEXEC);
-	int rc = fs->ended_fd < 0 ? naos_error_set_errno(&err, errno, "cannot make an event descriptor") : start(fs, options, config, &err);
+	int rc = fs->ended_fd < 0 ? naos_error_set_errno(&err, errno, "cannot make an event descriptor") : 0;
+	if (rc == 0)
+		rc = unmounter_start(&unmounter, options->mountpoint, &err);
+	if (rc == 0)
+		rc = start(fs, options, config, &err);
+	if (rc == 0) /* it is mounted; no request of a user was taken yet */
+		rc = naos_confine(NAOS_CONFINE_FS, NULL, &err);
 	if (rc == 0)
 		rc = pages_create(fs, &err);
 	if (rc == 0)
@@ -299,13 +314,13 @@ static int run(struct naos_fs *fs, const struct options *options, const struct n
 		naos_notify("READY=1");
 		if (report >= 0)
 			options_report(report, 0);
-		serve(fs, signals);
+		serve(fs, signals, &unmounter);
 		lock_table_stop(fs);
 		transport_stop(fs);
 	} else {
 		naos_log_error(&err);
 		if (fs->session)
-			fuse_session_unmount(fs->session);
+			unmount(fs, &unmounter);
 	}
 	if (tended) {
 		wake(&fs->ended_fd);
@@ -323,6 +338,7 @@ static int run(struct naos_fs *fs, const struct options *options, const struct n
 	if (fs->session)
 		fuse_session_destroy(fs->session);
 	(void)naos_filesets_close(fs->sets);
+	unmounter_end(&unmounter);
 	return naos_error_exit_status(rc);
 }
 

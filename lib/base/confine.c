@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/confine.h"
 
+#include <sched.h>
 #include <seccomp.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -38,6 +39,14 @@
 #define MODULES /* what PKCS#11 modules of vendors use to reach their daemon */ \
 	"shmget shmat shmdt shmctl semget semop semctl semtimedop msgget msgsnd msgrcv ioctl "
 
+#define AS_ANY_USER "setfsuid setfsuid32 setfsgid setfsgid32 setgroups setgroups32 umask "
+#define ANY_FILE /* what a file system does below, beside the changes above */ \
+	"openat2 name_to_handle_at open_by_handle_at mknodat symlinkat fchmodat2 readahead copy_file_range setxattr lsetxattr fsetxattr " \
+	"listxattr llistxattr removexattr lremovexattr fremovexattr statx "
+#define REQUESTS_OF_THE_KERNEL /* io_uring, whose rings stay on one CPU; /dev/fuse is read; the mount goes at the end */ \
+	"io_uring_setup io_uring_enter io_uring_register sched_setaffinity umount2 wait4 "
+#define WAITING_LOCKS "timer_create timer_settime timer_settime64 timer_delete "
+
 #define KEYD_WORKER MEMORY TIME THREADS SELF INPUT_OUTPUT FILES CHANGES_OF_FILES SOCKETS MODULES
 
 /* Bits of domains of sockets. */
@@ -46,18 +55,20 @@ enum { LOCAL = 1, INTERNET = 2 };
 static const struct row {
 	const char *calls;
 	unsigned domains;
+	bool own_directory; /* threads may have a working directory and umask of their own: unshare, for nothing else */
 } rows[] = {
 	/* a worker inherits the front's filter, so the front's list holds the worker's */
 	[NAOS_CONFINE_KEYD_FRONT] = { KEYD_WORKER CHILDREN, LOCAL | INTERNET },
 	[NAOS_CONFINE_KEYD_WORKER] = { KEYD_WORKER, LOCAL },
 	[NAOS_CONFINE_KEYD_NETWORK_WORKER] = { KEYD_WORKER, LOCAL | INTERNET },
+	[NAOS_CONFINE_FS] = { KEYD_WORKER AS_ANY_USER ANY_FILE REQUESTS_OF_THE_KERNEL WAITING_LOCKS, LOCAL | INTERNET, true },
 };
 
 /* Asked for by nobody but an intruder. */
 static const char deadly[] =
 	"ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd kexec_load kexec_file_load init_module finit_module "
 	"delete_module bpf perf_event_open userfaultfd mount umount2 "
-	"pivot_root chroot setns unshare open_by_handle_at iopl ioperm swapon swapoff reboot "
+	"pivot_root chroot setns open_by_handle_at iopl ioperm swapon swapoff reboot "
 	"add_key request_key keyctl execveat ";
 
 #if defined(__has_feature)
@@ -82,15 +93,16 @@ static bool is_in(const char *list, const char *name, size_t bytes)
 	return false;
 }
 
-/* The same action for each call of a list, but for those of `but`. */
-static int add_list(scmp_filter_ctx filter, uint32_t action, const char *list, const char *but)
+/* The same action for each call of a list, but for those of two others. */
+static int add_list(scmp_filter_ctx filter, uint32_t action, const char *list, const char *but, const char *nor)
 {
 	char name[64];
 	for (const char *at = list; *at;) {
 		size_t bytes = strcspn(at, " ");
 		(void)snprintf(name, sizeof(name), "%.*s", (int)bytes, at);
 		int number = seccomp_syscall_resolve_name(name);
-		int rc = number >= 0 && !is_in(but, name, bytes) ? seccomp_rule_add(filter, action, number, 0) : 0;
+		bool wanted = number >= 0 && !is_in(but, name, bytes) && !is_in(nor, name, bytes);
+		int rc = wanted ? seccomp_rule_add(filter, action, number, 0) : 0;
 		if (rc < 0)
 			return rc;
 		at += bytes + strspn(at + bytes, " ");
@@ -111,15 +123,25 @@ static int add_domains(scmp_filter_ctx filter, unsigned domains)
 	return rc;
 }
 
+static int add_unshare(scmp_filter_ctx filter, bool own_directory)
+{
+	if (!own_directory)
+		return seccomp_rule_add(filter, SCMP_ACT_KILL_PROCESS, SCMP_SYS(unshare), 0);
+	int rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(unshare), 1, SCMP_A0(SCMP_CMP_EQ, CLONE_FS));
+	return rc ? rc : seccomp_rule_add(filter, SCMP_ACT_KILL_PROCESS, SCMP_SYS(unshare), 1, SCMP_A0(SCMP_CMP_NE, CLONE_FS));
+}
+
 static int fill(scmp_filter_ctx filter, const struct row *row, const char *program)
 {
 	int rc = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
 	if (rc == 0)
-		rc = add_list(filter, SCMP_ACT_ALLOW, row->calls, "");
+		rc = add_list(filter, SCMP_ACT_ALLOW, row->calls, "", "");
 	if (rc == 0)
-		rc = add_list(filter, SCMP_ACT_ALLOW, sanitizers, row->calls);
+		rc = add_list(filter, SCMP_ACT_ALLOW, sanitizers, row->calls, "");
 	if (rc == 0)
-		rc = add_list(filter, SCMP_ACT_KILL_PROCESS, deadly, sanitizers);
+		rc = add_list(filter, SCMP_ACT_KILL_PROCESS, deadly, sanitizers, row->calls);
+	if (rc == 0)
+		rc = add_unshare(filter, row->own_directory);
 	if (rc == 0)
 		rc = add_domains(filter, row->domains);
 	if (rc == 0 && program)

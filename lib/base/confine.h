@@ -11,6 +11,7 @@ enum naos_confine_program {
 	NAOS_CONFINE_KEYD_FRONT,  /* the network, files, a worker that is started */
 	NAOS_CONFINE_KEYD_WORKER, /* files and a PKCS#11 module; no network */
 	NAOS_CONFINE_KEYD_NETWORK_WORKER, /* the same, its HSM is reached over the network */
+	NAOS_CONFINE_FS,          /* files of any kind as any user, requests of the kernel, a key manager or a PKCS#11 module */
 };
 
 /* program: the only file that may be executed, compared by its address, so that it must be a constant; NULL: none.

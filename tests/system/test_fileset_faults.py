@@ -4,10 +4,14 @@ import ctypes
 import errno
 import os
 import pathlib
+import platform
 import random
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -269,6 +273,57 @@ def test_nothing_in_the_clear_below_or_in_files_of_naos_fs(mount, tmp_path):
 
 
 @root_only
+def inject(pid, number, *arguments):
+    """What a system call says that is put into a running process (x86-64)."""
+    done = subprocess.run([conftest.BUILD / "tests/tools/inject_call", str(pid), str(number), *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode == 77:
+        pytest.skip("no system call can be put into another process here")
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+def test_naos_fs_may_make_only_the_system_calls_it_needs(mount):
+    (mount.path / "a").write_bytes(b"x" * 300000)
+    for task in pathlib.Path(f"/proc/{mount.process.pid}/task").iterdir():
+        status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+        assert status["Seccomp"].strip() == "2" and status["NoNewPrivs"].strip() == "1", task.name
+    if os.geteuid() != 0 or platform.machine() != "x86_64" or os.environ.get("NAOS_SANITIZE", "none") != "none":
+        return
+    socket_, execve, sethostname, umount2 = 41, 59, 170, 166  # a null pointer would be EFAULT without the filter
+    assert inject(mount.process.pid, socket_, socket.AF_UNIX, socket.SOCK_STREAM, 0) >= 0
+    assert inject(mount.process.pid, umount2, 0, 0, 0) == -errno.EFAULT  # what is allowed goes through
+    assert inject(mount.process.pid, socket_, socket.AF_PACKET, socket.SOCK_RAW, 0) == -errno.EPERM
+    for number in (execve, sethostname):
+        assert inject(mount.process.pid, number, 0, 1, 0) == -errno.EPERM
+    assert (mount.path / "a").read_bytes() == b"x" * 300000
+
+
+def test_an_ordinary_user_mounts_and_a_signal_unmounts(tmp_path):
+    """A confined process starts no program with more rights: the one that unmounts was waiting."""
+    if os.geteuid() != 0 or not shutil.which("setpriv") or os.stat("/dev/fuse").st_mode & 0o006 != 0o006:
+        pytest.skip("only root can act as an ordinary user, who may open /dev/fuse where fuse3 is installed by its package")
+    as_nobody = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+    with tempfile.TemporaryDirectory() as directory:
+        mount = fileset_mount.Mount(directory)
+        os.chmod(directory, 0o755)
+        subprocess.run(["chown", "-R", "nobody", directory], check=True)
+        with open(mount.log, "ab") as log:
+            process = subprocess.Popen([*as_nobody, fileset_mount.NAOS_FS, "--foreground", "--config", mount.config, mount.name],
+                                       env=mount.env, stdout=log, stderr=log)
+        try:
+            for _ in range(200):
+                if str(mount.path) in pathlib.Path("/proc/mounts").read_text() or process.poll() is not None:
+                    break
+                time.sleep(0.05)
+            subprocess.run([*as_nobody, "cp", "/etc/passwd", mount.path / "copy"], check=True)
+            process.terminate()
+            assert process.wait(timeout=60) == 0, mount.log.read_text()
+            assert str(mount.path) not in pathlib.Path("/proc/mounts").read_text()
+        finally:
+            process.kill()
+            subprocess.run(["fusermount3", "-u", "-z", mount.path], capture_output=True)
+
+
 def test_another_user_neither_traces_naos_fs_nor_reads_its_memory(mount):
     pid = mount.process.pid
     libc = ctypes.CDLL("libc.so.6", use_errno=True)

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sched.h>
 #include <spawn.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -103,6 +104,16 @@ static int leaves_namespace(void)
 	return failed_with(unshare(CLONE_NEWNS));
 }
 
+static int has_own_directory(void)
+{
+	return failed_with(unshare(CLONE_FS));
+}
+
+static int mounts(void)
+{
+	return failed_with(mount("none", "/tmp", "tmpfs", 0, NULL));
+}
+
 static int loads_into_kernel(void)
 {
 	return failed_with(syscall(SYS_bpf, 0, NULL, 0));
@@ -138,6 +149,23 @@ static void only_the_program_that_is_named_is_executed(void **state)
 	assert_int_equal(confined(NAOS_CONFINE_KEYD_WORKER, NULL, executes_other), EPERM);
 }
 
+static void a_file_system_serves_but_mounts_and_starts_nothing(void **state)
+{
+	const enum naos_confine_program fs = NAOS_CONFINE_FS;
+	assert_int_equal(confined(fs, NULL, does_daily_work), 0);
+	assert_int_equal(confined(fs, NULL, has_no_core), 0);
+	assert_int_equal(confined(fs, NULL, opens_internet_socket), 0);
+	assert_int_equal(confined(fs, NULL, has_own_directory), 0);
+	assert_int_equal(confined(fs, NULL, opens_packet_socket), EPERM);
+	assert_int_equal(confined(fs, NULL, renames_host), EPERM);
+	assert_int_equal(confined(fs, NULL, executes_other), EPERM);
+	assert_int_equal(confined(fs, NULL, starts_other), EPERM);
+	assert_int_equal(confined(fs, NULL, leaves_namespace), -SIGSYS);
+	assert_int_equal(confined(fs, NULL, mounts), -SIGSYS);
+	assert_int_equal(confined(fs, NULL, loads_into_kernel), -SIGSYS);
+	assert_int_equal(confined(NAOS_CONFINE_KEYD_FRONT, NULL, has_own_directory), -SIGSYS);
+}
+
 static void the_rest_is_refused(void **state)
 {
 	for (enum naos_confine_program which = NAOS_CONFINE_KEYD_FRONT; which <= NAOS_CONFINE_KEYD_NETWORK_WORKER; which++) {
@@ -164,6 +192,7 @@ int main(void)
 		cmocka_unit_test(what_a_program_needs_works),
 		cmocka_unit_test(the_worker_reaches_no_network),
 		cmocka_unit_test(only_the_program_that_is_named_is_executed),
+		cmocka_unit_test(a_file_system_serves_but_mounts_and_starts_nothing),
 		cmocka_unit_test(the_rest_is_refused),
 		cmocka_unit_test(what_only_an_intruder_asks_for_ends_the_process),
 	};

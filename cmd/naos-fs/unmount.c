@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unmount.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <fcntl.h>
+
+static void wait_and_unmount(int fd, const char *mountpoint)
+{
+	const char *const arguments[] = { "fusermount3", "--unmount", "--quiet", "--lazy", "--", mountpoint, NULL };
+	sigset_t all;
+	char byte;
+	ssize_t got;
+	(void)sigfillset(&all); /* what ends naos-fs must not end this before */
+	(void)sigprocmask(SIG_SETMASK, &all, NULL);
+	do
+		got = read(fd, &byte, 1);
+	while (got < 0 && errno == EINTR);
+	if (got != 1)
+		_exit(0);
+	(void)sigprocmask(SIG_UNBLOCK, &all, NULL);
+	(void)execvp(arguments[0], (char *const *)arguments);
+	_exit(1);
+}
+
+int unmounter_start(struct unmounter *ret, const char *mountpoint, struct naos_error *err)
+{
+	int ends[2];
+	if (geteuid() == 0)
+		return 0;
+	if (pipe2(ends, O_CLOEXEC) != 0)
+		return naos_error_set_errno(err, errno, "cannot make a pipe");
+	pid_t pid = fork();
+	if (pid == 0) {
+		(void)close(ends[1]);
+		wait_and_unmount(ends[0], mountpoint);
+	}
+	(void)close(ends[0]);
+	if (pid < 0) {
+		(void)close(ends[1]);
+		return naos_error_set_errno(err, errno, "cannot start a process that unmounts");
+	}
+	*ret = (struct unmounter){ .pid = pid, .fd = ends[1], .mountpoint = mountpoint };
+	return 0;
+}
+
+void unmounter_use(struct unmounter *unmounter)
+{
+	if (!unmounter->pid || umount2(unmounter->mountpoint, MNT_DETACH) == 0) /* with the capability for it */
+		return;
+	if (write(unmounter->fd, "", 1) == 1)
+		unmounter_end(unmounter);
+}
+
+void unmounter_end(struct unmounter *unmounter)
+{
+	if (!unmounter->pid)
+		return;
+	(void)close(unmounter->fd);
+	while (waitpid(unmounter->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	unmounter->pid = 0;
+}
