@@ -45,6 +45,8 @@ void content_close(struct naos_fs *fs, struct content *content);
  * put them back over those of a change that came in between. */
 void content_begin_change(struct content *content);
 void content_end_change(struct naos_fs *fs, struct content *content);
+/* Writes what any file has gathered, and makes all of the file set durable. */
+int content_sync_all(struct naos_fs *fs, struct naos_error *err) naos_must_check;
 int content_flush(struct naos_fs *fs, struct content *content, struct naos_error *err) naos_must_check;
 
 /* The file may have lost its last name: if nobody has it open it is let go now, so that its blocks are free. */

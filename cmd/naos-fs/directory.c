@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "content.h"
 #include "entry.h"
 #include "transport.h"
 
@@ -71,7 +72,11 @@ void fs_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 void fs_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
 {
+	struct naos_error err = NAOS_ERROR_INIT;
 	int fd = listing_of(fi)->fd;
+	/* of the root: what sync(2) and syncfs(2) would ask, of which the kernel tells no file system of this kind */
+	if (ino == FUSE_ROOT_ID && content_sync_all(fs_of(req), &err) != 0)
+		return fs_reply_error(req, &err);
 	(void)fuse_reply_err(req, (data_only ? fdatasync(fd) : fsync(fd)) == 0 ? 0 : errno);
 }
 

@@ -159,6 +159,41 @@ static void settle_due(struct naos_fs *fs)
 	}
 }
 
+static size_t collect_gathering(struct naos_fs *fs, uint64_t until_ms, struct inode *inodes[static BATCH])
+{
+	struct content_table *table = fs->contents;
+	size_t count = 0;
+	(void)pthread_mutex_lock(&table->lock);
+	for (struct content *at = table->first.next; at != &table->first && count < BATCH; at = at->next)
+		if (at->gathered_at_ms && at->gathered_at_ms <= until_ms) {
+			inode_hold(fs, at->inode);
+			inodes[count++] = at->inode;
+		}
+	(void)pthread_mutex_unlock(&table->lock);
+	return count;
+}
+
+int content_sync_all(struct naos_fs *fs, struct naos_error *err)
+{
+	struct inode *inodes[BATCH];
+	uint64_t until_ms = content_now_ms(); /* what is written from now on is not waited for */
+	size_t count;
+	int rc = 0;
+	do {
+		count = collect_gathering(fs, until_ms, inodes);
+		for (size_t i = 0; i < count; i++) {
+			content_begin_status(inodes[i]); /* also waits for the thread that may be at it */
+			if (rc == 0)
+				rc = content_settle(fs, inodes[i], err);
+			content_end_status(inodes[i]);
+			inode_put(fs, inodes[i], 1);
+		}
+	} while (rc == 0 && count == BATCH);
+	if (rc == 0 && syncfs(fs->root_dir_fd) != 0)
+		rc = naos_error_set_errno(err, errno, "cannot make the file set durable");
+	return rc;
+}
+
 static void *run(void *context)
 {
 	struct naos_fs *fs = context;

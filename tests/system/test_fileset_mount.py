@@ -235,3 +235,26 @@ def test_probes_of_behaviour_pass_as_on_a_native_file_system(mount, shared):
     done = subprocess.run(["/usr/bin/python3", str(probe), str(mount.path)], capture_output=True, text=True, timeout=300)
     bad = [line for line in done.stdout.splitlines() if " ok" not in line and "reflink_ficlone" not in line]
     assert done.stdout.count(" ok") >= 56 and not bad, done.stdout
+
+
+def test_fsync_of_the_root_stands_for_sync_of_the_file_set(mount):
+    """The kernel tells nothing of sync(2); what is gathered for a second is written by fsync of the root."""
+    path, below = mount.path / "directory/a", mount.below / "directory/a"
+    path.parent.mkdir()
+    path.write_bytes(b"old" * 10000)
+    fd, root, inside = os.open(path, os.O_RDWR), os.open(mount.path, os.O_RDONLY), os.open(path.parent, os.O_RDONLY)
+    os.fsync(fd)
+    for directory, written in ((inside, False), (root, True)) * 3:
+        before = below.read_bytes()
+        begin = time.monotonic()
+        os.pwrite(fd, os.urandom(8192), 4096)
+        os.fsync(directory)
+        after = below.read_bytes()
+        if time.monotonic() - begin < 0.9:  # else it may have been written because it was old
+            assert (after != before) == written
+    data = os.pread(fd, 30000, 0)
+    mount.kill()
+    mount.start()
+    assert path.read_bytes() == data
+    for one in (fd, root, inside):
+        os.close(one)
