@@ -81,7 +81,10 @@ static int open_sealed(struct naos_fs *fs, struct inode *inode, struct content *
 	content->fd = fd;
 	if (fs->shared || fs->no_access_times)
 		times_hide_accesses(content, true);
-	if (!times_save(content, &before))
+	if (fs->shared && !content->writable) /* not replaced by another file (naos fileset rekey) as long as it is open */
+		rc = store->ops->lock(store, NAOS_READER_LOCK_OFFSET, 1, NAOS_LOCK_SHARED, false, err);
+	rc = rc == NAOS_E_BUSY ? rc : 0; /* where nothing can be locked nothing is rekeyed either */
+	if (rc == 0 && !times_save(content, &before))
 		rc = naos_error_set_errno(err, errno, "cannot read the status of %s", name);
 	if (rc == 0)
 		rc = naos_sealed_probe(store, &info, err);

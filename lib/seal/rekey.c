@@ -78,13 +78,18 @@ int naos_rekey_note(const char *root, unsigned shard_index, unsigned shard_count
 
 /* --- one file ----------------------------------------------------------------------------------------------------------- */
 
-static int lock_writers_out(int fd, const char *shown, struct naos_error *err)
+static int lock_out(int fd, uint64_t offset, const char *whom, const char *shown, struct naos_error *err)
 {
-	struct flock range = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)NAOS_WRITER_LOCK_OFFSET, .l_len = 1 };
+	struct flock range = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)offset, .l_len = 1 };
 	if (fcntl(fd, F_OFD_SETLK, &range) == 0)
 		return 0;
-	return errno == EAGAIN || errno == EACCES ? naos_error_set(err, NAOS_E_BUSY, "%s is open for writing", shown) :
+	return errno == EAGAIN || errno == EACCES ? naos_error_set(err, NAOS_E_BUSY, "%s is open for %s", shown, whom) :
 						    naos_error_set_errno(err, errno, "cannot lock %s", shown);
+}
+
+static int lock_writers_out(int fd, const char *shown, struct naos_error *err)
+{
+	return lock_out(fd, NAOS_WRITER_LOCK_OFFSET, "writing", shown, err);
 }
 
 int naos_rekey_look(void *context, struct naos_replace_file *file, bool *ret_current, struct naos_error *err)
@@ -92,7 +97,11 @@ int naos_rekey_look(void *context, struct naos_replace_file *file, bool *ret_cur
 	const struct naos_rekey *rekey = context;
 	uint64_t rekeyed;
 	*ret_current = read_time(file->fd, REKEYED_ATTRIBUTE, &rekeyed) && rekeyed >= rekey->since_unix_ns;
-	return *ret_current ? 0 : lock_writers_out(file->fd, file->shown, err);
+	if (*ret_current)
+		return 0;
+	int rc = lock_writers_out(file->fd, file->shown, err);
+	/* who reads it through a mount of mode = shared would go on reading the old file, whatever is written to the new one */
+	return rc ? rc : lock_out(file->fd, NAOS_READER_LOCK_OFFSET, "reading", file->shown, err);
 }
 
 /* The old file with its key.  Its lock is this process's already: by another descriptor of the same open file. */

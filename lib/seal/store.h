@@ -12,6 +12,9 @@ enum naos_lock { NAOS_UNLOCK, NAOS_LOCK_SHARED, NAOS_LOCK_EXCLUSIVE };
 
 /* The byte that writers of a file hold shared, and recovery exclusively. */
 #define NAOS_WRITER_LOCK_OFFSET ((uint64_t)1 << 62)
+/* The byte that readers hold shared which must not miss what is written later, and who puts another file in this one's place exclusively.
+ * The byte between is for locks of users. */
+#define NAOS_READER_LOCK_OFFSET (NAOS_WRITER_LOCK_OFFSET + 2)
 
 struct naos_store;
 

@@ -551,3 +551,24 @@ def test_fsprobe(nodes, shared):
             os.chmod(path, 0o755)
     done = subprocess.run([sys.executable, tool, nodes[0].path], capture_output=True, text=True, timeout=300)
     assert "SUMMARY ok=56 fail=0 unsup=1" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_file_that_is_read_is_not_replaced_under_its_reader(tmp_path):
+    """naos fileset rekey puts a new file in the place of the old one: a descriptor from before would never see what is written to it."""
+    with fileset_mount.Mount(tmp_path, mode="shared", options="seal-delay=1s") as first, first.second(options="seal-delay=1s") as second:
+        path, other = first.path / "f", second.path / "f"
+        path.write_bytes(b"a" * 10000)
+        time.sleep(3)  # nobody has it open
+        words = [conftest.NAOS, "fileset", "rekey", first.name, "--config", str(first.config)]
+        with open(other, "rb", buffering=0) as reader:
+            assert reader.read(1) == b"a"
+            before = (first.below / "f").read_bytes()[16:32]
+            done = subprocess.run(words, env=first.env, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+            assert done.returncode != 0 and "f is open for reading" in done.stderr, done
+            assert (first.below / "f").read_bytes()[16:32] == before
+            path.write_bytes(b"b" * 10000)
+            assert os.pread(reader.fileno(), 10000, 0) == b"b" * 10000
+        time.sleep(3)
+        first.naos("fileset", "rekey", first.name)
+        assert (first.below / "f").read_bytes()[16:32] != before
+        assert path.read_bytes() == other.read_bytes() == b"b" * 10000
