@@ -2,11 +2,13 @@
 #include "unmount.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <fcntl.h>
 
 /* Holds nothing of what naos-fs was given: whoever started it may wait for the end of its output. */
 static int keep_only(int fd)
@@ -19,10 +21,20 @@ static int keep_only(int fd)
 	return 3;
 }
 
+/* Who looks for the naos-fs of a mount by its command line must not find this process. */
+static void take_name(void)
+{
+	static const char name[] = "unmount";
+	if (strlen(program_invocation_short_name) >= sizeof(name) - 1) /* argv[0] itself */
+		memcpy(program_invocation_short_name, name, sizeof(name) - 1);
+	(void)prctl(PR_SET_NAME, name);
+}
+
 static void wait_and_unmount(int given, const char *mountpoint)
 {
 	const char *const arguments[] = { "fusermount3", "--unmount", "--quiet", "--lazy", "--", mountpoint, NULL };
 	const int fd = keep_only(given);
+	take_name();
 	sigset_t all;
 	char byte;
 	ssize_t got;

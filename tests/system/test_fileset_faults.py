@@ -298,6 +298,12 @@ def test_naos_fs_may_make_only_the_system_calls_it_needs(mount):
     assert (mount.path / "a").read_bytes() == b"x" * 300000
 
 
+def program_names(word):
+    """Of the processes with this word in their command line."""
+    lines = subprocess.run(["ps", "-e", "-ww", "-o", "args="], capture_output=True, text=True, check=True).stdout.splitlines()
+    return sorted(os.path.basename(line.split()[0]) for line in lines if str(word) in line.split())
+
+
 def test_an_ordinary_user_mounts_and_a_signal_unmounts(tmp_path):
     """A confined process starts no program with more rights: the one that unmounts was waiting."""
     if os.geteuid() != 0 or not shutil.which("setpriv") or os.stat("/dev/fuse").st_mode & 0o006 != 0o006:
@@ -316,6 +322,7 @@ def test_an_ordinary_user_mounts_and_a_signal_unmounts(tmp_path):
                     break
                 time.sleep(0.05)
             subprocess.run([*as_nobody, "cp", "/etc/passwd", mount.path / "copy"], check=True)
+            assert program_names(mount.config) == ["naos-fs", "unmount"]
             process.terminate()
             assert process.wait(timeout=60) == 0, mount.log.read_text()
             assert str(mount.path) not in pathlib.Path("/proc/mounts").read_text()
