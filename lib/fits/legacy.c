@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <string.h>
 #include <openssl/evp.h>
-#include <fitsio.h>
 
 #include "base/io.h"
 #include "base/uuid.h"
@@ -14,6 +13,8 @@
 #define BLOCKS 8u
 #define MAX_AXES 9 /* as the writer has it */
 #define RUN_BYTES ((size_t)1 << 20) /* a multiple of a group */
+#define MAX_CARDS_BYTES ((size_t)64 << 20) /* the header that the encrypted one is in, as digits */
+#define MAX_TABLE_BYTES ((size_t)1 << 20) /* the header of the table with the pixels */
 
 /* --- the keystream, with its faults ------------------------------------------------------------------------------------- */
 
@@ -77,9 +78,11 @@ int naos_legacy_crypt(const struct naos_secret *key, const uint8_t nonce[static 
 /* --- the container --------------------------------------------------------------------------------------------------------- */
 
 struct legacy {
-	fitsfile *fits;
+	int fd;
 	const char *name;
 	enum naos_legacy_mode mode;
+	uint8_t *cards; /* the primary header, whole blocks */
+	size_t card_bytes;
 	uint8_t nonces[2][12];
 	uint8_t *header;
 	size_t header_bytes, encrypted_bytes; /* padded to blocks; of them encrypted */
@@ -89,52 +92,126 @@ struct legacy {
 
 static int bad(const struct legacy *legacy, struct naos_error *err, const char *what)
 {
-	fits_clear_errmsg();
 	return naos_error_set(err, NAOS_E_FORMAT, "%s: %s", legacy->name, what);
 }
 
-static void close_fits(struct legacy *legacy)
+static void free_legacy(struct legacy *legacy)
 {
-	int status = 0;
-	if (legacy->fits)
-		(void)fits_close_file(legacy->fits, &status);
-	fits_clear_errmsg();
 	if (legacy->header)
 		naos_wipe(legacy->header, legacy->header_bytes);
 	free(legacy->header);
+	free(legacy->cards);
 }
 
-static int open_fits(int fd, fitsfile **ret)
+/* The blocks of a header up to its END; the caller frees *ret.  CFITSIO is not used on these files, which anyone may have written: 4.2
+ * writes behind its own message where a number is none.  NAOS_E_FORMAT: there is no END within max_bytes. */
+static int read_cards(int fd, uint64_t offset, size_t max_bytes, const char *name, uint8_t **ret, size_t *ret_bytes, struct naos_error *err)
 {
-	char path[32];
-	int status = 0;
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	(void)fits_open_diskfile(ret, path, READONLY, &status);
-	fits_clear_errmsg();
-	return status;
+	naos_autofree uint8_t *text = NULL;
+	size_t bytes = 0, room = 0;
+	while (bytes < max_bytes) {
+		size_t got;
+		if (bytes == room) {
+			room = room ? 2 * room : (size_t)4 * NAOS_FITS_BLOCK_BYTES;
+			uint8_t *larger = realloc(text, room);
+			if (!larger)
+				return naos_error_set(err, NAOS_E_NOMEM, "no memory for a header of %s", name);
+			text = larger;
+		}
+		int rc = naos_io_pread(fd, text + bytes, NAOS_FITS_BLOCK_BYTES, offset + bytes, &got, name, err);
+		if (rc != 0)
+			return rc;
+		if (got < NAOS_FITS_BLOCK_BYTES)
+			break;
+		for (size_t at = bytes; at < bytes + got; at += NAOS_FITS_CARD_BYTES)
+			if (memcmp(text + at, "END     ", 8) == 0) {
+				*ret_bytes = bytes + got;
+				*ret = naos_steal(text);
+				return 0;
+			}
+		bytes += got;
+	}
+	return naos_error_set(err, NAOS_E_FORMAT, "%s: a header has no end", name);
 }
 
-static bool has_key(fitsfile *fits, const char *keyword)
+/* A card by its name of more than eight letters. */
+static bool has_hierarchy(const struct legacy *legacy, const char *name)
 {
-	char card[FLEN_CARD];
-	int status = 0;
-	(void)fits_read_card(fits, keyword, card, &status);
-	fits_clear_errmsg();
-	return status == 0;
+	char start[32];
+	int length = snprintf(start, sizeof(start), "HIERARCH %s", name);
+	for (size_t at = 0; at < legacy->card_bytes; at += NAOS_FITS_CARD_BYTES) {
+		uint8_t behind = legacy->cards[at + (size_t)length];
+		if (memcmp(legacy->cards + at, start, (size_t)length) == 0 && (behind == ' ' || behind == '='))
+			return true;
+	}
+	return false;
+}
+
+static bool has_card(const struct legacy *legacy, const char *name)
+{
+	return naos_fits_card_find(legacy->cards, legacy->card_bytes, name) != NULL;
+}
+
+/* Its primary header and mode, if it is one of these files; else NAOS_E_FORMAT. */
+static int read_primary(struct legacy *legacy, struct naos_error *err)
+{
+	static const char what[] = "it is no file of GpuFitsCrypt";
+	uint8_t block[NAOS_FITS_BLOCK_BYTES];
+	size_t got;
+	int rc = naos_io_pread(legacy->fd, block, sizeof(block), 0, &got, legacy->name, err);
+	if (rc != 0)
+		return rc;
+	if (got < sizeof(block) || memcmp(block, "SIMPLE  =", 9) != 0 || !naos_fits_card_find(block, sizeof(block), "NONCE_H"))
+		return bad(legacy, err, what);
+	rc = read_cards(legacy->fd, 0, MAX_CARDS_BYTES, legacy->name, &legacy->cards, &legacy->card_bytes, err);
+	if (rc == NAOS_E_FORMAT)
+		return bad(legacy, err, what);
+	if (rc == 0 && (!has_card(legacy, "ENCHDR") || !has_card(legacy, "ORIG_BPX") || has_card(legacy, "NAOSFRM")))
+		return bad(legacy, err, what); /* a frame of version 1 has the others too */
+	if (rc == 0)
+		legacy->mode = has_hierarchy(legacy, "AUTHTAG_H") ? NAOS_LEGACY_GCM : NAOS_LEGACY_CTR;
+	return rc;
 }
 
 bool naos_legacy_probe(int fd, enum naos_legacy_mode *ret_mode)
 {
-	fitsfile *fits;
-	int status = 0;
-	if (open_fits(fd, &fits) != 0)
+	naos_cleanup(free_legacy) struct legacy legacy = { .fd = fd, .name = "" };
+	struct naos_error ignored = NAOS_ERROR_INIT;
+	if (read_primary(&legacy, &ignored) != 0)
 		return false;
-	bool found = has_key(fits, "NONCE_H") && has_key(fits, "ENCHDR") && has_key(fits, "ORIG_BPX") &&
-		     !has_key(fits, "NAOSFRM"); /* a frame of version 1 has the others too */
-	if (found)
-		*ret_mode = has_key(fits, "AUTHTAG_H") ? NAOS_LEGACY_GCM : NAOS_LEGACY_CTR;
-	(void)fits_close_file(fits, &status);
-	return found;
+	*ret_mode = legacy.mode;
+	return true;
+}
+
+/* The text between the quotes of a card, a doubled quote inside being one; appended to `to`, which has room for a card. */
+static size_t take_quoted(const uint8_t *card, char *to)
+{
+	size_t at = 8, used = 0;
+	while (at < NAOS_FITS_CARD_BYTES && card[at] != '\'')
+		at++;
+	for (at++; at < NAOS_FITS_CARD_BYTES; at++) {
+		if (card[at] == '\'' && (at + 1 == NAOS_FITS_CARD_BYTES || card[++at] != '\''))
+			break;
+		to[used++] = (char)card[at];
+	}
+	while (used > 0 && to[used - 1] == ' ')
+		used--;
+	return used;
+}
+
+/* The string of a keyword with the CONTINUE cards that follow; the caller frees it.  NULL: there is none, or no memory. */
+static char *read_string(const struct legacy *legacy, const char *name)
+{
+	const uint8_t *card = naos_fits_card_find(legacy->cards, legacy->card_bytes, name), *end = legacy->cards + legacy->card_bytes;
+	char *text = card ? malloc((size_t)(end - card) + 1) : NULL;
+	if (!text)
+		return NULL;
+	size_t used = take_quoted(card, text);
+	for (card += NAOS_FITS_CARD_BYTES; used > 0 && text[used - 1] == '&' && card < end && memcmp(card, "CONTINUE", 8) == 0;
+	     card += NAOS_FITS_CARD_BYTES)
+		used += take_quoted(card, text + used - 1) - 1u; /* newer CFITSIOs end with an empty one */
+	text[used] = 0;
+	return text;
 }
 
 /* Hexadecimal digits, perhaps within quotes of their own. */
@@ -157,14 +234,8 @@ static int read_nonces(struct legacy *legacy, struct naos_error *err)
 {
 	static const char *const names[] = { "NONCE_H", "NONCE_D" };
 	for (unsigned i = 0; i < 2; i++) {
-		char *value = NULL;
-		int status = 0;
-		bool good = fits_read_key_longstr(legacy->fits, names[i], &value, NULL, &status) == 0 && value &&
-			    take_hex(value, legacy->nonces[i], sizeof(legacy->nonces[i]));
-		int ignored = 0;
-		if (value)
-			(void)fits_free_memory(value, &ignored);
-		if (!good)
+		naos_autofree char *value = read_string(legacy, names[i]);
+		if (!value || !take_hex(value, legacy->nonces[i], sizeof(legacy->nonces[i])))
 			return bad(legacy, err, "its nonces are not 24 hexadecimal digits");
 	}
 	return 0;
@@ -172,49 +243,41 @@ static int read_nonces(struct legacy *legacy, struct naos_error *err)
 
 static int read_header(struct legacy *legacy, struct naos_error *err)
 {
-	char *value = NULL;
-	int status = 0, ignored = 0, rc = 0;
-	if (fits_read_key_longstr(legacy->fits, "ENCHDR", &value, NULL, &status) != 0 || !value)
+	naos_autofree char *value = read_string(legacy, "ENCHDR");
+	if (!value)
 		return bad(legacy, err, "its encrypted header can't be read");
-	size_t digits = strlen(value);
-	if (digits > 0 && value[digits - 1] == '&') /* CFITSIO 4.3 writes an empty CONTINUE at the end, which that of 4.2 does not follow */
-		value[--digits] = 0;
-	size_t bytes = digits / 2;
-	if (digits % 2 || bytes == 0 || bytes > NAOS_FRAME_MAX_HEADER_BYTES)
-		rc = bad(legacy, err, "its encrypted header has an impossible size");
-	uint64_t room = (bytes + NAOS_FITS_BLOCK_BYTES - 1) / NAOS_FITS_BLOCK_BYTES * NAOS_FITS_BLOCK_BYTES;
-	if (rc == 0 && !(legacy->header = malloc(room)))
-		rc = naos_error_set(err, NAOS_E_NOMEM, "no memory for a header");
-	if (rc == 0 && !naos_hex_parse(value, legacy->header, bytes))
-		rc = bad(legacy, err, "its encrypted header is not hexadecimal");
-	if (rc == 0) {
-		legacy->header_bytes = room;
-		legacy->encrypted_bytes = bytes;
-		memset(legacy->header + bytes, ' ', room - bytes);
-	}
-	(void)fits_free_memory(value, &ignored);
-	return rc;
+	size_t digits = strlen(value), bytes = digits / 2;
+	if (digits % 2 || bytes == 0)
+		return bad(legacy, err, "its encrypted header has an impossible size");
+	size_t room = (bytes + NAOS_FITS_BLOCK_BYTES - 1) / NAOS_FITS_BLOCK_BYTES * NAOS_FITS_BLOCK_BYTES;
+	legacy->header = malloc(room);
+	if (!legacy->header)
+		return naos_error_set(err, NAOS_E_NOMEM, "no memory for a header");
+	legacy->header_bytes = room;
+	legacy->encrypted_bytes = bytes;
+	memset(legacy->header, ' ', room);
+	return naos_hex_parse(value, legacy->header, bytes) ? 0 : bad(legacy, err, "its encrypted header is not hexadecimal");
 }
 
 static int read_shape(struct legacy *legacy, struct naos_error *err)
 {
-	int status = 0, bitpix = 0, axes = 0;
-	fits_read_key(legacy->fits, TINT, "ORIG_BPX", &bitpix, NULL, &status);
-	fits_read_key(legacy->fits, TINT, "ORIG_NAX", &axes, NULL, &status);
-	bool known = bitpix == 8 || bitpix == 16 || bitpix == 32 || bitpix == 64 || bitpix == -32 || bitpix == -64;
-	if (status != 0 || axes < 0 || axes > MAX_AXES || !known)
-		return bad(legacy, err, "its ORIG_ keywords make no image");
-	uint64_t bytes = axes ? (uint64_t)abs(bitpix) / 8 : 0;
+	static const char what[] = "its ORIG_ keywords make no image";
+	long long bitpix, axes, length;
+	if (!naos_fits_card_number(legacy->cards, legacy->card_bytes, "ORIG_BPX", &bitpix) ||
+	    !naos_fits_card_number(legacy->cards, legacy->card_bytes, "ORIG_NAX", &axes) || axes < 0 || axes > MAX_AXES)
+		return bad(legacy, err, what);
+	if (bitpix != 8 && bitpix != 16 && bitpix != 32 && bitpix != 64 && bitpix != -32 && bitpix != -64)
+		return bad(legacy, err, what);
+	uint64_t bytes = axes ? (uint64_t)llabs(bitpix) / 8 : 0;
 	for (int i = 1; i <= axes; i++) {
 		char keyword[24];
-		LONGLONG length;
 		(void)snprintf(keyword, sizeof(keyword), "ORIG_NA%d", i);
-		if (fits_read_key(legacy->fits, TLONGLONG, keyword, &length, NULL, &status) != 0 || length < 0 ||
+		if (!naos_fits_card_number(legacy->cards, legacy->card_bytes, keyword, &length) || length < 0 ||
 		    __builtin_mul_overflow(bytes, (uint64_t)length, &bytes) || bytes > NAOS_FRAME_MAX_BYTES)
-			return bad(legacy, err, "its ORIG_ keywords make no image");
+			return bad(legacy, err, what);
 	}
-	legacy->bitpix = bitpix;
-	legacy->axes = axes;
+	legacy->bitpix = (int)bitpix;
+	legacy->axes = (int)axes;
 	legacy->data_bytes = bytes;
 	return 0;
 }
@@ -249,23 +312,25 @@ static void swap_bytes(uint8_t *data, size_t bytes, unsigned size)
 		}
 }
 
-static int write_pixels(struct legacy *legacy, int fd, const struct naos_secret *key, int target_fd, struct naos_error *err)
+static int write_pixels(struct legacy *legacy, const struct naos_secret *key, int target_fd, struct naos_error *err)
 {
-	LONGLONG header, data, end;
-	int type, status = 0;
+	naos_autofree uint8_t *table = NULL;
+	size_t table_bytes;
 	if (legacy->data_bytes == 0)
 		return 0;
-	fits_movabs_hdu(legacy->fits, 2, &type, &status);
-	fits_get_hduaddrll(legacy->fits, &header, &data, &end, &status);
-	if (status != 0 || type != BINARY_TBL)
+	int found = read_cards(legacy->fd, legacy->card_bytes, MAX_TABLE_BYTES, legacy->name, &table, &table_bytes, err);
+	if (found != 0 && found != NAOS_E_FORMAT)
+		return found;
+	if (found != 0 || memcmp(table, "XTENSION= 'BINTABLE'", 20) != 0)
 		return bad(legacy, err, "its table with the pixels can't be read");
+	uint64_t data = (uint64_t)legacy->card_bytes + table_bytes;
 	naos_autofree uint8_t *buffer = malloc(RUN_BYTES);
 	if (!buffer)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for pixels");
 	int rc = 0;
 	for (uint64_t done = 0; rc == 0 && done < legacy->data_bytes;) {
 		size_t take = legacy->data_bytes - done < RUN_BYTES ? (size_t)(legacy->data_bytes - done) : RUN_BYTES, got;
-		rc = naos_io_pread(fd, buffer, take, (uint64_t)data + done, &got, legacy->name, err);
+		rc = naos_io_pread(legacy->fd, buffer, take, data + done, &got, legacy->name, err);
 		if (rc == 0 && got < take)
 			rc = bad(legacy, err, "its pixels are cut off");
 		if (rc == 0)
@@ -303,12 +368,12 @@ static bool is_scaled(const struct legacy *legacy)
 int naos_legacy_open(int fd, const char *name, const struct naos_secret *header_key, const struct naos_secret *data_key, int target_fd,
 		     bool *ret_scaled, struct naos_error *err)
 {
-	naos_cleanup(close_fits) struct legacy legacy = { .name = name };
+	naos_cleanup(free_legacy) struct legacy legacy = { .fd = fd, .name = name };
 	if (naos_secret_bytes(header_key) != 16 || naos_secret_bytes(data_key) != 16)
 		return naos_error_set(err, NAOS_E_USAGE, "keys of these files have 16 bytes");
-	if (!naos_legacy_probe(fd, &legacy.mode) || open_fits(fd, &legacy.fits) != 0)
-		return bad(&legacy, err, "it is no file of GpuFitsCrypt");
-	int rc = read_nonces(&legacy, err);
+	int rc = read_primary(&legacy, err);
+	if (rc == 0)
+		rc = read_nonces(&legacy, err);
 	if (rc == 0)
 		rc = read_shape(&legacy, err);
 	if (rc == 0)
@@ -318,7 +383,7 @@ int naos_legacy_open(int fd, const char *name, const struct naos_secret *header_
 	if (rc == 0)
 		rc = naos_io_pwrite(target_fd, legacy.header, legacy.header_bytes, 0, "the opened file", err);
 	if (rc == 0)
-		rc = write_pixels(&legacy, fd, data_key, target_fd, err);
+		rc = write_pixels(&legacy, data_key, target_fd, err);
 	uint64_t padded = (legacy.data_bytes + NAOS_FITS_BLOCK_BYTES - 1) / NAOS_FITS_BLOCK_BYTES * NAOS_FITS_BLOCK_BYTES;
 	if (rc == 0 && ftruncate(target_fd, (off_t)(legacy.header_bytes + padded)) != 0)
 		rc = naos_error_set_errno(err, errno, "cannot set the size of the opened file");

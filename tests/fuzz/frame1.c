@@ -1,5 +1,5 @@
-/* Frames of version 1.  The first byte says what the rest is: 0 a whole frame, opened with the keys of the golden ones; 1 numbers and texts
- * of a shape, around which the rest of the container is built so that only they are hostile.
+/* Frames of version 1.  The first byte says what the rest is: 0 a whole frame, opened with the keys of the golden ones; 1 numbers and
+ * texts of a shape, around which the rest of the container is built so that only they are hostile.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 #include <sys/mman.h>
@@ -106,6 +106,8 @@ static void use_shape(const uint8_t *data, size_t bytes)
 		const uint8_t *text = naos_cursor_get_view(&in, length);
 		if (text)
 			memcpy(c.scaling[i], text, length);
+		for (length = strlen(c.scaling[i]); length > 0 && c.scaling[i][length - 1] == ' ';)
+			c.scaling[i][--length] = 0; /* as a writer does */
 	}
 	c.digits = malloc(2 * (size_t)c.header_bytes + 1);
 	if (!c.digits)
