@@ -1,4 +1,5 @@
-/* Frames for programs: sealed FITS files whose headers and data have keys of their own (docs/formats/frame.md).
+/* Frames for programs: sealed FITS files whose headers and data have keys of their own (docs/formats/frame.md;
+ * version 1, docs/formats/frame-1.md, is opened by the same functions: its data is verified as a whole when it is opened).
  *
  * Who has both keys reads the original file, byte for byte; who has one reads a valid FITS file with that part.  The result is
  * read like a file, at any place: only the segments that are needed are read and decrypted, and nothing is given out that was

@@ -264,7 +264,9 @@ int naos_frame_open_fd(int fd, const char *name, const struct naos_frame_source 
 		    struct naos_error *err)
 {
 	naos_autoframe struct naos_frame *frame = calloc(1, sizeof(*frame));
+	struct naos_error own = NAOS_ERROR_INIT;
 	char printable[512];
+	err = err ? err : &own; /* reasons of keys are taken from it */
 	if (!frame) {
 		(void)close(fd);
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory to open a frame");

@@ -79,6 +79,7 @@ int frame1_read_container(struct naos_frame *frame, struct naos_error *err)
 		rc = check_size(frame, err);
 	if (rc != 0)
 		return strstr(err->message, frame->name) ? rc : naos_error_prefix(err, rc, "%s", frame->name);
+	frame->container.keys_offset = UINT64_MAX; /* there are no slots of version 2 that could be written */
 	take_slots(frame, slots, used, damaged);
 	return 0;
 }

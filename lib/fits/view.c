@@ -316,6 +316,8 @@ int naos_frame_copy(struct naos_frame *frame, int target_fd, const char *target_
 int naos_frame_verify(struct naos_frame *frame, struct naos_error *err)
 {
 	struct copying copying = { .frame = frame, .fd = -1 };
+	struct naos_error own = NAOS_ERROR_INIT;
+	err = err ? err : &own;
 	for (unsigned i = 0; i < 2; i++)
 		if (frame->states[i] == NAOS_FRAME_KEY_TAMPERED || frame->states[i] == NAOS_FRAME_KEY_WRONG) {
 			*err = frame->reasons[i];

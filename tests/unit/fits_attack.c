@@ -289,6 +289,29 @@ static void test_a_version_that_is_told_wrongly_is_refused(void **state)
 	free(plain.data);
 }
 
+/* The public functions take no error object too. */
+static void test_changes_are_found_without_an_error_object(void **state)
+{
+	for (unsigned version = 1; version <= 2; version++) {
+		struct bytes plain = make_image(30, 70), sealed = seal_as(version, plain);
+		const struct keyring ring = FULL_RING;
+		const struct naos_frame_source source = { .key = give, .context = (void *)(uintptr_t)&ring };
+		struct naos_frame *frame;
+		uint8_t *digit = version == 1 ? memmem(sealed.data, sealed.count, "ENCHDR  = '", 11) : sealed.data + layout2_of(sealed).heap;
+		assert_non_null(digit);
+		digit[20] = digit[20] == '1' ? '2' : '1';
+		assert_int_equal(naos_frame_open_fd(file_of(sealed), "sealed.fits", &source, &frame, NULL), 0);
+		assert_int_equal(naos_frame_level(frame), NAOS_FRAME_PIXELS_ONLY);
+		assert_non_null(strstr(naos_frame_key_reason(frame, NAOS_FRAME_HEADER), "changed"));
+		assert_code(naos_frame_verify(frame, NULL), NAOS_E_INTEGRITY);
+		(void)naos_frame_close(frame);
+		sealed.count -= 2880;
+		assert_code(naos_frame_open_fd(file_of(sealed), "sealed.fits", &source, &frame, NULL), NAOS_E_INTEGRITY);
+		free(plain.data);
+		free(sealed.data);
+	}
+}
+
 /* --- keystreams, nonces ----------------------------------------------------------------------------------------------------------- */
 
 static int by_block(const void *left, const void *right_one)
@@ -391,6 +414,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_segments_of_another_place_or_frame_are_refused),
 		cmocka_unit_test(test_parts_of_another_version_1_frame_are_refused),
 		cmocka_unit_test(test_a_version_that_is_told_wrongly_is_refused),
+		cmocka_unit_test(test_changes_are_found_without_an_error_object),
 		cmocka_unit_test(test_two_frames_never_share_a_keystream),
 		cmocka_unit_test(test_nonces_and_frame_ids_never_repeat),
 	};
