@@ -26,15 +26,20 @@ static struct bytes make_any(int bitpix, unsigned axes, const unsigned *size, un
 		card(&file, text);
 		bytes *= size[i];
 	}
-	for (unsigned i = 0; i < extra_cards; i++) {
-		(void)snprintf(text, sizeof(text), "COMMENT secret %u", i);
-		card(&file, text);
-	}
+	char *cards = malloc((size_t)extra_cards * 80 + 1);
+	assert_non_null(cards);
+	for (unsigned i = 0; i < extra_cards; i++)
+		(void)snprintf(cards + (size_t)i * 80, 81, "COMMENT secret %-65u", i);
+	append(&file, cards, (size_t)extra_cards * 80);
+	free(cards);
 	card(&file, "END");
 	fill(&file, ' ');
-	for (size_t i = 0; i < bytes; i++) {
-		uint8_t byte = (uint8_t)next_random();
-		append(&file, &byte, 1);
+	for (uint8_t run[4096]; bytes > 0;) {
+		size_t take = bytes < sizeof(run) ? bytes : sizeof(run);
+		for (size_t i = 0; i < take; i++)
+			run[i] = (uint8_t)next_random();
+		append(&file, run, take);
+		bytes -= take;
 	}
 	fill(&file, 0);
 	return file;

@@ -51,8 +51,9 @@ static inline void card(struct bytes *to, const char *text)
 
 static inline void fill(struct bytes *to, char with)
 {
-	while (to->count % 2880 != 0)
-		append(to, &with, 1);
+	char block[2880];
+	memset(block, with, sizeof(block));
+	append(to, block, (2880 - to->count % 2880) % 2880);
 }
 
 /* A primary image of 16-bit numbers with BZERO. */
@@ -73,9 +74,15 @@ static inline struct bytes make_image(unsigned width, unsigned height)
 	card(&file, "DATASUM = '12345   '");
 	card(&file, "END");
 	fill(&file, ' ');
-	for (unsigned i = 0; i < width * height; i++) {
-		const uint8_t pixel[2] = { (uint8_t)(i * 7 >> 8), (uint8_t)(i * 7) };
-		append(&file, pixel, 2);
+	for (unsigned row = 0; row < height; row++) {
+		uint8_t line[2 * 400];
+		assert_true(width <= 400);
+		for (unsigned i = 0; i < width; i++) {
+			unsigned value = (row * width + i) * 7;
+			line[2 * i] = (uint8_t)(value >> 8);
+			line[2 * i + 1] = (uint8_t)value;
+		}
+		append(&file, line, 2 * (size_t)width);
 	}
 	fill(&file, 0);
 	return file;
