@@ -229,7 +229,7 @@ int naos_transfer_file(struct naos_transfer_worker *worker, const struct naos_wa
 		       struct naos_error *err)
 {
 	struct naos_transfer_run *run = worker->run;
-	bool single = run->root_fd < 0; /* the operand itself may be a symbolic link */
+	bool single = run->mirror.root_fd < 0; /* the operand itself may be a symbolic link */
 	struct stat status;
 	char shown[1024];
 	naos_autoclose int from =

@@ -4,10 +4,9 @@
 
 #include "seal/copy.h"
 #include "seal/draft.h"
-#include "seal/hardlink.h"
+#include "seal/mirror.h"
 #include "seal/publish.h"
 #include "seal/transfer.h"
-#include "seal/walk.h"
 
 struct naos_transfer_worker {
 	struct naos_transfer_run *run;
@@ -19,18 +18,8 @@ struct naos_transfer_run {
 	const struct naos_transfer *transfer;
 	const struct naos_walk_visitor *visitor;
 	struct naos_tally *tally;
-	struct naos_hardlinks links;
+	struct naos_mirror mirror;
 	struct naos_transfer_worker *workers;
-	int root_fd; /* of the target tree; -1 for a single file */
-};
-
-/* Where an item goes. */
-struct naos_place {
-	int dir_fd;       /* with base */
-	const char *base; /* last component, or a path with AT_FDCWD */
-	char shown[1024]; /* printable, for messages */
-	bool exists;
-	struct stat status; /* if it exists */
 };
 
 /* transfer_file.c: one regular file.  What is copied is counted when its batch is published. */
@@ -43,9 +32,5 @@ int naos_transfer_stream(struct naos_transfer_worker *worker, int from, const ch
 			 struct naos_error *err) naos_must_check;
 int naos_transfer_to_stream(struct naos_transfer_worker *worker, const char *source, int to,
 			    struct naos_error *err) naos_must_check;
-
-/* transfer_special.c: symbolic links, pipes, devices. */
-int naos_transfer_special(struct naos_transfer_run *run, const struct naos_walk_item *item, const struct naos_place *place,
-			  struct naos_error *err) naos_must_check;
 
 #endif

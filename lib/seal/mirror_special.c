@@ -1,5 +1,5 @@
 /* What is neither a file nor a directory.  SPDX-License-Identifier: Apache-2.0 */
-#include "seal/transfer_inside.h"
+#include "seal/mirror.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,42 +69,42 @@ static bool is_current(const struct recipe *recipe, const struct naos_place *pla
 }
 
 /* Kinds that are left out, with a notice. */
-static bool is_left_out(struct naos_transfer_run *run, const struct naos_walk_item *item)
+static bool is_left_out(struct naos_mirror *mirror, const struct naos_walk_item *item)
 {
 	bool device = S_ISCHR(item->status.st_mode) || S_ISBLK(item->status.st_mode);
 	if (S_ISSOCK(item->status.st_mode))
-		naos_tally_notice(run->tally, item->path, NAOS_NOTICE_SOCKET);
+		naos_tally_notice(mirror->tally, item->path, NAOS_NOTICE_SOCKET);
 	else if (device && geteuid() != 0)
-		naos_tally_notice(run->tally, item->path, NAOS_NOTICE_DEVICE);
+		naos_tally_notice(mirror->tally, item->path, NAOS_NOTICE_DEVICE);
 	else
 		return false;
 	return true;
 }
 
-int naos_transfer_special(struct naos_transfer_run *run, const struct naos_walk_item *item, const struct naos_place *place,
-			  struct naos_error *err)
+int naos_mirror_special(struct naos_mirror *mirror, const struct naos_walk_item *item, const struct naos_place *place,
+			struct naos_manifest_writer *manifest, struct naos_error *err)
 {
 	naos_autofree char *text = NULL;
 	struct recipe recipe = { .status = &item->status };
 	char shown[1024];
 	int rc = 0;
-	if (is_left_out(run, item))
+	if (is_left_out(mirror, item))
 		return 0;
 	(void)naos_io_printable(item->path, shown, sizeof(shown));
 	if (S_ISLNK(item->status.st_mode))
 		rc = read_link(item->dir->fd, item->name, shown, &text, err);
 	recipe.link = text;
 	bool current = rc == 0 && place->exists && is_current(&recipe, place);
-	if (rc == 0 && place->exists && !current && (!run->transfer->force || S_ISDIR(place->status.st_mode)))
+	if (rc == 0 && place->exists && !current && (!mirror->replace || S_ISDIR(place->status.st_mode)))
 		rc = naos_error_set(err, NAOS_E_EXISTS, "%s exists and is not current", place->shown);
 	if (rc == 0 && !current)
 		rc = put(&recipe, place, err);
 	/* also where a run was killed between the two */
 	if (rc == 0 && (!current || !naos_metadata_same_time(&item->status, &place->status)))
 		rc = naos_metadata_copy_at(&item->status, place->dir_fd, place->base, place->shown, err);
-	if (rc == 0 && text && run->transfer->manifest)
-		rc = naos_manifest_add_link(run->transfer->manifest, item->below_root, text, err);
+	if (rc == 0 && text && manifest)
+		rc = naos_manifest_add_link(manifest, item->below_root, text, err);
 	if (rc == 0)
-		(current ? naos_tally_current : naos_tally_other)(run->tally);
+		(current ? naos_tally_current : naos_tally_other)(mirror->tally);
 	return rc;
 }
