@@ -14,15 +14,14 @@ static int no_keys(void *context, const struct naos_frame_manifest *manifest, en
 	return 0;
 }
 
-static int print_info(const struct naos_frame *frame, const struct naos_invocation *invocation, const char *path,
-		      struct naos_error *err)
+static void print_info(struct naos_fits *fits, const struct naos_frame *frame, const char *path)
 {
 	const struct naos_frame_manifest *manifest = naos_frame_manifest(frame);
 	char frame_id[NAOS_UUID_TEXT_BYTES], collection[NAOS_UUID_TEXT_BYTES], mek[NAOS_UUID_TEXT_BYTES], size[16];
 	struct naos_blob blob;
 	(void)naos_uuid_format(&manifest->frame_id, frame_id);
 	(void)naos_uuid_format(&manifest->collection_id, collection);
-	if (invocation->json) {
+	if (fits->work.invocation->json) {
 		json_t *value = json_pack("{s:o, s:i, s:s, s:s, s:s, s:I, s:I, s:I}", "path", naos_json_text(path), "format",
 			(int)manifest->version, "algorithm",
 					  naos_algorithm_name(manifest->algorithm), "frame_id", frame_id, "collection_id",
@@ -36,7 +35,8 @@ static int print_info(const struct naos_frame *frame, const struct naos_invocati
 							  json_pack("{s:s, s:I}", "id", naos_uuid_format(&blob.mek_id, mek),
 								  "version",
 								    (json_int_t)blob.mek_version));
-		return naos_print_json(value, err);
+		naos_fits_print(fits, value);
+		return;
 	}
 	printf("%s\n  frame, format %u, %s\n  frame id    %s\n  collection  %s\n", path, manifest->version,
 		naos_algorithm_name(manifest->algorithm), frame_id, collection);
@@ -55,46 +55,83 @@ static int print_info(const struct naos_frame *frame, const struct naos_invocati
 	for (uint32_t i = 0; i < manifest->hdu_count; i++)
 		printf("  unit %-6u header %" PRIu64 " bytes, data %" PRIu64 " bytes\n", i, manifest->hdus[i].header_bytes,
 			manifest->hdus[i].data_bytes);
-	return 0;
 }
 
-static int print_legacy(const struct naos_invocation *invocation, const char *path, enum naos_legacy_mode mode, struct naos_error *err)
+static void print_legacy(struct naos_fits *fits, const char *path, enum naos_legacy_mode mode)
 {
 	const char *name = mode == NAOS_LEGACY_GCM ? "gcm" : "ctr";
-	if (invocation->json)
-		return naos_print_json(json_pack("{s:o, s:s, s:s, s:b}", "path", naos_json_text(path), "format", "legacy", "mode", name,
-						 "authenticated", 0), err);
-	printf("%s\n  legacy: a file of GpuFitsCrypt, mode %s\n  %s;\n  'naos fits import-legacy' seals it anew\n", path, name,
-	       NAOS_LEGACY_WARNING);
-	return 0;
+	if (fits->work.invocation->json)
+		naos_fits_print(fits, json_pack("{s:o, s:s, s:s, s:b}", "path", naos_json_text(path), "format", "legacy", "mode", name,
+						"authenticated", 0));
+	else
+		printf("%s\n  legacy: a file of GpuFitsCrypt, mode %s\n  %s;\n  'naos fits import-legacy' seals it anew\n", path, name,
+		       NAOS_LEGACY_WARNING);
 }
 
-static int run_info(struct naos_invocation *invocation, struct naos_error *err)
+static int show(struct naos_fits *fits, struct naos_frame_file *file, struct naos_error *err)
 {
 	const struct naos_frame_source source = { .key = no_keys };
-	for (size_t i = 0; i < invocation->operand_count; i++) {
-		const char *path = invocation->operands[i];
-		naos_autoframe struct naos_frame *frame = NULL;
-		int fd = open(path, O_RDONLY | O_CLOEXEC);
-		enum naos_legacy_mode mode;
-		if (fd >= 0 && naos_legacy_probe(fd, &mode)) {
-			(void)close(fd);
-			int printed = print_legacy(invocation, path, mode, err);
-			if (printed != 0)
-				return printed;
-			continue;
-		}
-		int rc = fd < 0 ? naos_error_set_errno(err, errno, "cannot open %s", path) : naos_frame_open_fd(fd, path,
-			&source, &frame, err);
-		if (rc == 0)
-			rc = print_info(frame, invocation, path, err);
-		if (rc != 0)
-			return rc;
+	naos_autoframe struct naos_frame *frame = NULL;
+	enum naos_legacy_mode mode;
+	int fd = file->fd;
+	if (naos_legacy_probe(fd, &mode)) {
+		print_legacy(fits, file->shown, mode);
+		return 0;
 	}
-	return 0;
+	file->fd = -1;
+	int rc = naos_frame_open_fd(fd, file->shown, &source, &frame, err);
+	if (rc == 0)
+		print_info(fits, frame, file->shown);
+	return rc;
 }
 
+/* By one thread, in order. */
+static void show_files(void *context, struct naos_frame_walk *walk, unsigned worker, struct naos_frame_file *files, size_t count)
+{
+	struct naos_fits *fits = context;
+	struct naos_tally *tally = &fits->work.tally;
+	for (size_t i = 0; i < count && !naos_tally_stopped(tally); i++) {
+		bool single = naos_frame_tree_single(walk), named = naos_fits_named(files[i].item->name);
+		struct naos_error err;
+		if (!single && files[i].kind == NAOS_FITS_PLAIN)
+			naos_tally_notice(tally, files[i].item->path, NAOS_NOTICE_PLAIN);
+		else if (!single && files[i].kind == NAOS_FITS_OTHER && !named)
+			naos_tally_notice(tally, files[i].item->path, NAOS_NOTICE_NO_FITS);
+		else if (show(fits, &files[i], &err) != 0)
+			naos_tally_failure(tally, files[i].item->path, &err);
+		else
+			naos_tally_file(tally, 0);
+	}
+}
+
+static int run(struct naos_invocation *invocation, struct naos_error *err)
+{
+	const struct naos_work_plan plan = {
+		.label = "reading", .operands = invocation->operands, .operand_count = invocation->operand_count,
+	};
+	struct naos_fits fits;
+	int rc = naos_fits_start(&fits, invocation, &plan, false, err);
+	if (rc != 0)
+		return rc;
+	const struct naos_frame_tree tree = {
+		.context = &fits, .jobs = 1, .shard_index = fits.work.shard_index, .shard_count = fits.work.shard_count, .files = show_files,
+	};
+	for (size_t i = 0; rc == 0 && i < invocation->operand_count && !naos_tally_stopped(&fits.work.tally); i++)
+		rc = naos_frame_tree_visit(&tree, invocation->operands[i], &fits.work.tally, err);
+	if (rc == 0)
+		rc = naos_fits_summary(&fits, "read", err);
+	return naos_fits_end(&fits, rc, err);
+}
+
+static const struct naos_option options[] = { NAOS_OPTION_SHARD, { .name = NULL } };
+
 const struct naos_command naos_command_fits_info = {
-	.path = "fits info", .operands = "FRAME...", .summary = "Tell what frames say of themselves; needs no key",
-	.example = "naos fits info image.sealed.fits", .min_operands = 1, .max_operands = 1000, .options = NULL, .run = run_info,
+	.path = "fits info",
+	.operands = "PATH...",
+	.summary = "Tell what frames say of themselves; needs no key",
+	.example = "naos fits info image.sealed.fits",
+	.min_operands = 1,
+	.max_operands = 1000,
+	.options = options,
+	.run = run,
 };

@@ -1,73 +1,62 @@
 /* naos fits open.  SPDX-License-Identifier: Apache-2.0 */
-#include "base/log.h"
 #include "fits.h"
 
-static const struct naos_option open_options[] = {
+static const struct naos_option options[] = {
 	NAOS_OPTION_HEADER_KEY,
 	NAOS_OPTION_DATA_KEY,
 	NAOS_OPTION_KEYS,
 	{ "require-full", 0, NULL, "refuse to write a file that lacks header or data" },
 	NAOS_OPTION_FORCE,
-	NAOS_OPTION_FITS_JOBS,
+	NAOS_OPTION_JOBS,
+	NAOS_OPTION_SHARD,
 	{ .name = NULL },
 };
 
-static int print_opened(const struct naos_frame *frame, const struct naos_invocation *invocation, struct naos_error *err)
+static void done(void *context, const struct naos_frame_done *done)
 {
-	const char *source = invocation->operands[0], *target = invocation->operands[1];
-	if (!invocation->json) {
-		naos_fits_tell_level(frame);
-		printf("opened %s, %s\n", target, naos_frame_level_name(naos_frame_level(frame)));
-		return 0;
+	struct naos_fits *fits = context;
+	if (fits->work.invocation->json) {
+		json_t *value = json_pack("{s:s, s:o, s:o, s:s*}", "action", "frame.open", "source", naos_json_text(done->source), "target",
+					  naos_json_text(done->target), "left_out", done->left_out);
+		if (value && !done->left_out) {
+			naos_fits_add_level(value, &done->opened);
+			(void)json_object_set_new(value, "bytes", json_integer((json_int_t)done->bytes));
+		}
+		naos_fits_print(fits, value);
+		return;
 	}
-	json_t *value = naos_fits_level_json(frame);
-	if (value)
-		(void)json_object_update_new(value, json_pack("{s:s, s:o, s:o, s:I}", "action", "frame.open", "source", naos_json_text(source),
-							      "target", naos_json_text(target), "bytes",
-							      (json_int_t)naos_frame_result_bytes(frame)));
-	return naos_print_json(value, err);
+	if (!done->left_out)
+		naos_fits_tell_level(done->source, &done->opened);
+	if (fits->work.single && done->left_out)
+		printf("%s was %s\n", done->target, done->left_out);
+	else if (fits->work.single)
+		printf("opened %s, %s\n", done->target, naos_frame_level_name(done->opened.level));
 }
 
-static int open_to_target(struct naos_fits_session *session, const struct naos_invocation *invocation, struct naos_error *err)
+static int run(struct naos_invocation *invocation, struct naos_error *err)
 {
-	naos_cleanup(naos_fits_progress_end) struct naos_progress *progress = NULL;
-	const char *source = invocation->operands[0], *target = invocation->operands[1];
-	naos_autoframe struct naos_frame *frame = NULL;
-	bool written;
-	int rc = naos_fits_open_frame(session, source, &frame, err);
-	if (rc == 0)
-		rc = naos_progress_create("opening", naos_frame_result_bytes(frame), !invocation->json, &progress, err);
-	if (rc != 0)
-		return rc;
-	const struct naos_frame_writing how = {
-		.replace = naos_option_given(invocation, "force"), .full_only = naos_option_given(invocation, "require-full"),
-		.jobs = session->jobs, .progress = naos_fits_count, .context = progress,
+	const struct naos_work_plan plan = {
+		.action = "frame.open", .label = "opening", .operands = invocation->operands, .operand_count = invocation->operand_count,
+		.pair = true,
 	};
-	rc = naos_frame_write_file(frame, target, &how, &written, err);
-	if (!written)
-		return rc;
-	progress = naos_progress_free(progress);
-	if (rc != 0)
-		naos_log(NAOS_LOG_WARNING, "%s", err->message);
-	rc = print_opened(frame, invocation, err);
-	if (rc != 0 || naos_frame_worst(frame) != NAOS_E_INTEGRITY)
-		return rc;
-	return naos_error_set(err, NAOS_E_INTEGRITY, "%s was changed: %s holds only what was not", source, target);
-}
-
-static int run_open(struct naos_invocation *invocation, struct naos_error *err)
-{
-	naos_cleanup(naos_fits_end) struct naos_fits_session session = { .jobs = 1 };
-	int rc = naos_fits_begin(&session, invocation, "frame.open", naos_fits_has_manager(invocation), err);
+	struct naos_frame_transfer transfer = {
+		.verb = NAOS_FRAME_VERB_OPEN, .done = done, .full_only = naos_option_given(invocation, "require-full"),
+	};
+	struct naos_fits fits;
+	int rc = naos_fits_start(&fits, invocation, &plan, naos_fits_has_manager(invocation), err);
 	if (rc != 0)
 		return rc;
-	rc = open_to_target(&session, invocation, err);
-	naos_admin_end(invocation, "frame.open", invocation->operands[0], rc, err);
-	return rc;
+	rc = naos_fits_transfer(&fits, &transfer, "opened", err);
+	return naos_fits_end(&fits, rc, err);
 }
 
 const struct naos_command naos_command_fits_open = {
-	.path = "fits open", .operands = "FRAME TARGET", .summary = "Open a frame: in full, or the part that there is a key for",
-	.example = "naos fits open image.sealed.fits image.fits", .min_operands = 2, .max_operands = 2,
-	.options = open_options, .run = run_open,
+	.path = "fits open",
+	.operands = "SOURCE TARGET",
+	.summary = "Open frames: in full, or the part that there is a key for",
+	.example = "naos fits open image.sealed.fits image.fits",
+	.min_operands = 2,
+	.max_operands = 2,
+	.options = options,
+	.run = run,
 };

@@ -97,13 +97,35 @@ struct naos_frame_place {
 size_t naos_frame_units(const struct naos_frame *frame);
 void naos_frame_unit(const struct naos_frame *frame, size_t index, struct naos_frame_place *ret);
 
+/* A unit by its number ("1") or name ("SCI", "SCI,2": EXTNAME, EXTVER; in any case).  NAOS_E_USAGE: there is none. */
+int naos_frame_unit_find(struct naos_frame *frame, const char *text, size_t *ret, struct naos_error *err);
+
+/* What was read of the frame since it was opened: segments of its two parts, and bytes of the file with their rows. */
+struct naos_frame_statistics {
+	uint64_t header_segments, data_segments, bytes_read;
+};
+void naos_frame_statistics(const struct naos_frame *frame, struct naos_frame_statistics *ret);
+
 /* Writes all of it to a file, which gets its name when it is complete, verified and durable.  If data was changed the headers are
  * written, with zeros for data, and the result is NAOS_E_INTEGRITY.  Level DENIED: NAOS_E_DENIED, NAOS_E_WRONG_KEY or
  * NAOS_E_INTEGRITY. */
 int naos_frame_write(struct naos_frame *frame, const char *target, bool replace, unsigned jobs, struct naos_error *err);
-/* Writes the section ("[101:356,1:256]", from 1, both ends included; * is a whole axis) of the image in a unit (from 0) to a new file,
- * reading only the segments that hold it.  NAOS_E_USAGE: no image, or a section that is not inside. */
+/* --- parts ------------------------------------------------------------------------------------------------------------------ */
+
+/* Each writes a new file that gets its name when it is complete, and reads only the segments that it needs.  Pixels are written
+ * byte for byte, those of a tile-compressed image uncompressed; axes and world coordinates in the header fit the part.
+ * Errors: NAOS_E_USAGE (no image, or not inside it), NAOS_E_EXISTS, NAOS_E_DENIED or NAOS_E_WRONG_KEY (no data key), NAOS_E_INTEGRITY. */
+
+/* A section of the image in a unit (from 0), as CFITSIO has it: "[101:356,1:256]" from 1 with both ends, "[356:101,*]" backwards and a
+ * whole axis, "[-*,1:256:2]" a whole axis backwards and every second pixel. */
 int naos_frame_cutout(struct naos_frame *frame, size_t unit, const char *section, const char *target, struct naos_error *err);
+/* A box around a place in the sky, in degrees (right ascension and declination in the image's own system): width along the axis of right
+ * ascension, height along the other.  *ret_clipped (may be NULL): part of the box lies outside the image and is left out.  All of it
+ * outside: NAOS_E_NOTFOUND. */
+int naos_frame_cutout_sky(struct naos_frame *frame, size_t unit, double ra_deg, double dec_deg, double width_deg, double height_deg,
+			  const char *target, bool *ret_clipped, struct naos_error *err);
+/* A whole unit as it is, with an empty primary unit in front of an extension. */
+int naos_frame_write_unit(struct naos_frame *frame, size_t unit, const char *target, struct naos_error *err);
 
 #pragma GCC visibility pop
 

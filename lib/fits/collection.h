@@ -31,14 +31,30 @@ struct naos_frame_keys {
  * and keys. */
 int naos_collection_new_frame(const struct naos_collection *collection, struct naos_provider *provider, struct naos_frame_keys *ret_keys,
 			      struct naos_frame_new *what, struct naos_error *err) naos_must_check;
+/* The same for many frames, in two round trips to the key manager. */
+int naos_collection_new_frames(const struct naos_collection *collection, struct naos_provider *provider, struct naos_frame_keys *ret_keys,
+			       struct naos_frame_new *what, size_t count, struct naos_error *err) naos_must_check;
 void naos_frame_keys_free(struct naos_frame_keys *keys);
+
+/* Answers of the key manager for one frame, asked ahead. */
+struct naos_frame_fetched {
+	bool asked[2];
+	struct naos_secret *keys[2];
+	int results[2];
+	struct naos_error why[2]; /* code 0: no reason */
+};
 
 /* A source of keys for frames of any collection: keys given by hand come first, then the key manager (NULL: none).  A key that the
  * key manager refuses to this user is missing, with its reason; one that can't be asked for is an error. */
 struct naos_frame_opener {
 	struct naos_provider *provider;
 	const struct naos_secret *given[2];
+	const struct naos_frame_fetched *fetched; /* of the frame that is opened next, or NULL */
 };
 struct naos_frame_source naos_frame_opener_source(struct naos_frame_opener *opener);
+
+/* Asks for the keys of many frames in one round trip.  fds stay open; -1, and what is no frame, is passed over. */
+void naos_frame_fetch(const struct naos_frame_opener *opener, const int *fds, struct naos_frame_fetched *ret, size_t count);
+void naos_frame_fetched_free(struct naos_frame_fetched *fetched, size_t count);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/io.h"
 #include "fits/frame1.h"
 #include "fits/structure.h"
+#include "fits/spare.h"
 
 const char *naos_frame_level_name(enum naos_frame_level level)
 {
@@ -38,6 +39,22 @@ int frame_check_zeros(const struct naos_frame *frame, uint64_t from, uint64_t to
 		if (bytes[i] != 0)
 			rc = naos_error_set(err, NAOS_E_INTEGRITY, "%s: bytes between its tables were changed", frame->name);
 	return rc;
+}
+
+/* Wrapped keys; one that was being replaced when that was interrupted has a good copy beside the frame. */
+static void take_slots(struct naos_frame *frame, const uint8_t slots[static NAOS_FRAME_KEYS_BYTES])
+{
+	uint8_t spare[NAOS_FRAME_KEYS_BYTES];
+	for (unsigned i = 0; i < 2; i++) {
+		enum naos_frame_part part = (enum naos_frame_part)(i + 1);
+		size_t at = i * NAOS_FRAME_SLOT_BYTES;
+		if (naos_frame_slot_decode(&frame->manifest, part, slots + at, &frame->blobs[i], &frame->has_blob[i], &frame->reasons[i]) == 0)
+			continue;
+		frame->slot_damaged[i] = true;
+		if (!frame_spare_read(frame->fd, spare) ||
+		    naos_frame_slot_decode(&frame->manifest, part, spare + at, &frame->blobs[i], &frame->has_blob[i], NULL) != 0)
+			frame->states[i] = NAOS_FRAME_KEY_TAMPERED; /* the other key may still open its part */
+	}
 }
 
 static int read_container2(struct naos_frame *frame, const uint8_t head[static NAOS_FRAME_HEAD_BYTES], struct naos_error *err)
@@ -76,10 +93,8 @@ static int read_container2(struct naos_frame *frame, const uint8_t head[static N
 		rc = frame_check_zeros(frame, container->keys_offset + sizeof(slots), container->rows_offset - sizeof(middle), err);
 	if (rc == 0)
 		rc = frame_check_zeros(frame, container->heap_offset + container->heap_bytes, container->file_bytes, err);
-	for (unsigned i = 0; rc == 0 && i < 2; i++)
-		if (naos_frame_slot_decode(&frame->manifest, (enum naos_frame_part)(i + 1), slots + i * NAOS_FRAME_SLOT_BYTES,
-					   &frame->blobs[i], &frame->has_blob[i], &frame->reasons[i]) != 0)
-			frame->states[i] = NAOS_FRAME_KEY_TAMPERED; /* the other key may still open its part */
+	if (rc == 0)
+		take_slots(frame, slots);
 	return rc;
 }
 
@@ -118,6 +133,9 @@ int frame_open_segment(struct naos_frame *frame, enum naos_frame_part part, uint
 		rc = naos_frame_row_decode(raw, &row, err);
 	if (rc == 0 && bytes)
 		rc = frame_read_exact(frame, text, bytes, frame->container.heap_offset + row.offset, err);
+	if (hdu != NAOS_FRAME_PROOF_HDU)
+		frame->segments_read[part - 1]++;
+	frame->bytes_read += bytes + sizeof(raw);
 	if (rc == 0) {
 		naos_frame_associated(&frame->manifest, &row, total, associated);
 		const struct naos_gcm_message message = {
@@ -295,6 +313,13 @@ int naos_frame_suppress_data(struct naos_frame *frame, struct naos_error *err)
 	frame->level = level_of(frame);
 	frame_free_view(frame);
 	return frame_make_view(frame, err);
+}
+
+void naos_frame_statistics(const struct naos_frame *frame, struct naos_frame_statistics *ret)
+{
+	*ret = (struct naos_frame_statistics){
+		.header_segments = frame->segments_read[0], .data_segments = frame->segments_read[1], .bytes_read = frame->bytes_read,
+	};
 }
 
 const struct naos_frame_manifest *naos_frame_manifest(const struct naos_frame *frame)

@@ -3,6 +3,7 @@
 #define NAOS_FITS_FRAME_INSIDE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "fits/frame.h"
 #include "fits/framekeys.h"
@@ -33,6 +34,7 @@ struct naos_frame {
 	struct frame1 *one;              /* of version 1 (frame1.h); NULL: it is of version 2 */
 	struct naos_blob blobs[2];
 	bool has_blob[2];
+	bool slot_damaged[2]; /* its copy in the frame is, even where a spare one was found */
 	struct naos_gcm_key *keys[2]; /* of version 2 */
 	enum naos_frame_key_state states[2];
 	struct naos_error reasons[2];
@@ -42,6 +44,7 @@ struct naos_frame {
 	size_t piece_count, unit_count;
 	struct naos_frame_place *places;
 	uint64_t result_bytes;
+	atomic_uint_fast64_t segments_read[2], bytes_read; /* for naos_frame_statistics */
 	pthread_mutex_t lock; /* guards what follows */
 	struct kept_segment kept[NAOS_FRAME_KEPT_SEGMENTS];
 	uint64_t clock;

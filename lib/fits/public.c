@@ -109,18 +109,11 @@ int naos_frame_open(const char *path, const struct naos_frame_access *wanted, st
 	return naos_frame_open_fd(fd, shown, &source, ret, err);
 }
 
-/* --- whole files and parts ------------------------------------------------------------------------------------------------------ */
+/* --- whole files ------------------------------------------------------------------------------------------------------ */
 
 int naos_frame_write(struct naos_frame *frame, const char *target, bool replace, unsigned jobs, struct naos_error *err)
 {
 	const struct naos_frame_writing how = { .replace = replace, .jobs = jobs_of(jobs) };
 	bool written;
 	return naos_frame_write_file(frame, target, &how, &written, err);
-}
-
-int naos_frame_cutout(struct naos_frame *frame, size_t unit, const char *section, const char *target, struct naos_error *err)
-{
-	struct naos_section parsed;
-	int rc = naos_section_parse(section, &parsed, err);
-	return rc ? rc : naos_frame_cut_file(frame, unit, &parsed, target, err);
 }

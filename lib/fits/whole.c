@@ -28,51 +28,62 @@ static int refuse_part(const struct naos_frame *frame, const char *target, struc
 			      naos_frame_level_name(naos_frame_level(frame)));
 }
 
-int naos_frame_write_file(struct naos_frame *frame, const char *target, const struct naos_frame_writing *how, bool *ret_written,
-			  struct naos_error *err)
+int naos_frame_write_draft(struct naos_frame *frame, struct naos_draft *draft, const char *target,
+			   const struct naos_frame_writing *how, bool *ret_suppressed, struct naos_error *err)
 {
-	naos_autodraft struct naos_draft draft = { .fd = -1 };
 	struct naos_error changed = NAOS_ERROR_INIT;
-	*ret_written = false;
-	if (naos_frame_level(frame) == NAOS_FRAME_DENIED)
-		return naos_frame_refuse(frame, err);
-	if (how->full_only && naos_frame_level(frame) != NAOS_FRAME_FULL)
-		return refuse_part(frame, target, err);
-	int rc = naos_draft_create(AT_FDCWD, target, how->replace, &draft, err);
-	if (rc != 0)
-		return rc;
-	rc = naos_frame_copy(frame, draft.fd, target, how->jobs, how->progress, how->context, &changed);
+	int rc = naos_frame_copy(frame, draft->fd, target, how->jobs, how->progress, how->context, &changed);
 	bool suppressed = rc == NAOS_E_INTEGRITY && naos_frame_level(frame) == NAOS_FRAME_FULL && !how->full_only;
 	if (rc != 0 && !suppressed)
 		return naos_error_set(err, rc, "%s", changed.message);
 	if (suppressed) {
 		rc = naos_frame_suppress_data(frame, err);
 		if (rc == 0)
-			rc = naos_frame_copy(frame, draft.fd, target, how->jobs, NULL, NULL, err);
+			rc = naos_frame_copy(frame, draft->fd, target, how->jobs, NULL, NULL, err);
+		if (rc == 0 && err)
+			*err = changed;
 	}
+	*ret_suppressed = suppressed;
+	return rc;
+}
+
+int naos_frame_may_write(const struct naos_frame *frame, const char *target, const struct naos_frame_writing *how, struct naos_error *err)
+{
+	if (naos_frame_level(frame) == NAOS_FRAME_DENIED)
+		return naos_frame_refuse(frame, err);
+	return how->full_only && naos_frame_level(frame) != NAOS_FRAME_FULL ? refuse_part(frame, target, err) : 0;
+}
+
+int naos_frame_write_file(struct naos_frame *frame, const char *target, const struct naos_frame_writing *how, bool *ret_written,
+			  struct naos_error *err)
+{
+	naos_autodraft struct naos_draft draft = { .fd = -1 };
+	struct naos_error changed = NAOS_ERROR_INIT;
+	bool suppressed;
+	*ret_written = false;
+	int rc = naos_frame_may_write(frame, target, how, err);
 	if (rc == 0)
-		rc = naos_draft_publish(&draft, err);
+		rc = naos_draft_create(AT_FDCWD, target, how->replace, &draft, err);
+	if (rc != 0)
+		return rc;
+	rc = naos_frame_write_draft(frame, &draft, target, how, &suppressed, &changed);
+	if (rc != 0)
+		return naos_error_set(err, rc, "%s", changed.message);
+	rc = naos_draft_publish(&draft, err);
 	if (rc != 0)
 		return rc;
 	*ret_written = true;
 	return suppressed ? naos_error_set(err, NAOS_E_INTEGRITY, "%s", changed.message) : 0;
 }
 
-int naos_frame_cut_file(struct naos_frame *frame, size_t unit, const struct naos_section *section, const char *target,
+int naos_frame_cut_file(struct naos_frame *frame, const struct naos_cut_request *request, const char *target, struct naos_cut *ret,
 			struct naos_error *err)
 {
-	naos_autofree char *temporary = NULL;
-	naos_autoclose int fd = -1;
+	naos_autodraft struct naos_draft draft = { .fd = -1 };
 	if (access(target, F_OK) == 0)
 		return naos_error_set(err, NAOS_E_EXISTS, "%s exists already", target);
-	int rc = naos_io_temporary(AT_FDCWD, target, 0600, &fd, &temporary, err);
-	if (rc != 0)
-		return rc;
-	(void)unlink(temporary); /* CFITSIO makes its files itself */
-	rc = naos_frame_cut(frame, unit, section, temporary, err);
+	int rc = naos_draft_create(AT_FDCWD, target, false, &draft, err);
 	if (rc == 0)
-		rc = naos_io_publish(AT_FDCWD, temporary, target, false, err);
-	if (rc != 0)
-		(void)unlink(temporary);
-	return rc;
+		rc = naos_frame_cut(frame, request, draft.fd, target, ret, err);
+	return rc ? rc : naos_draft_publish(&draft, err);
 }

@@ -3,6 +3,7 @@
 #define NAOS_FITS_WHOLE_H
 
 #include "fits/cutout.h"
+#include "seal/publish.h"
 
 /* Seals an open FITS file to the file `target`, which gets its mode. */
 int naos_frame_seal_file(int source_fd, const char *source_name, const char *target, bool replace, const struct naos_frame_new *what,
@@ -20,8 +21,15 @@ struct naos_frame_writing {
 int naos_frame_write_file(struct naos_frame *frame, const char *target, const struct naos_frame_writing *how, bool *ret_written,
 			  struct naos_error *err) naos_must_check;
 
-/* The section of the image in a unit, as a new file. */
-int naos_frame_cut_file(struct naos_frame *frame, size_t unit, const struct naos_section *section, const char *target,
+/* The same in steps, for a caller that publishes the draft: whether it may be written at all; its content.  *ret_suppressed: data was
+ * changed and left out, and err says so although the result is 0. */
+int naos_frame_may_write(const struct naos_frame *frame, const char *target, const struct naos_frame_writing *how,
+			 struct naos_error *err) naos_must_check;
+int naos_frame_write_draft(struct naos_frame *frame, struct naos_draft *draft, const char *target, const struct naos_frame_writing *how,
+			   bool *ret_suppressed, struct naos_error *err) naos_must_check;
+
+/* A part of it, as a new file. */
+int naos_frame_cut_file(struct naos_frame *frame, const struct naos_cut_request *request, const char *target, struct naos_cut *ret,
 			struct naos_error *err) naos_must_check;
 
 #endif

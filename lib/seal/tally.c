@@ -21,6 +21,13 @@ static const struct {
 	[NAOS_NOTICE_OPEN] = { "open", "not sealed: it is open for writing" },
 	[NAOS_NOTICE_REBUILT] = { "rebuilt", "the copies of its wrapped key were rebuilt from a good one" },
 	[NAOS_NOTICE_LOST] = { "lost", "set aside into .naos-lost: without its first page nothing of it can be read" },
+	[NAOS_NOTICE_NO_FITS] = { "no-fits", "left out: not a FITS file" },
+	[NAOS_NOTICE_PLAIN] = { "plain", "left out: a FITS file that is not sealed" },
+	[NAOS_NOTICE_SEALED] = { "sealed", "left out: it is sealed already" },
+	[NAOS_NOTICE_NO_LEGACY] = { "no-legacy", "left out: not a file of GpuFitsCrypt" },
+	[NAOS_NOTICE_BY_HAND] = { "by-hand", "left out: no MEK wraps its keys, they are given by hand" },
+	[NAOS_NOTICE_OUTSIDE] = { "outside", "left out: what was asked for lies outside its image" },
+	[NAOS_NOTICE_LINK] = { "link", "left out: a symbolic link" },
 };
 
 const char *naos_notice_text(enum naos_notice notice)

@@ -23,6 +23,13 @@ enum naos_notice {
 	NAOS_NOTICE_OPEN,       /* a writer has it open just now, so it is not sealed */
 	NAOS_NOTICE_REBUILT,    /* copies of the wrapped key were rebuilt from a good one */
 	NAOS_NOTICE_LOST,       /* a file without a first page was set aside */
+	NAOS_NOTICE_NO_FITS,    /* left out: no FITS file */
+	NAOS_NOTICE_PLAIN,      /* left out: a FITS file that is not sealed */
+	NAOS_NOTICE_SEALED,     /* left out: sealed already */
+	NAOS_NOTICE_NO_LEGACY,  /* left out: no file of GpuFitsCrypt */
+	NAOS_NOTICE_BY_HAND,    /* left out: its keys are given by hand, no MEK wraps them */
+	NAOS_NOTICE_OUTSIDE,    /* left out: what was asked for lies outside the image */
+	NAOS_NOTICE_LINK,       /* left out: a symbolic link */
 	NAOS_NOTICES,
 };
 /* A sentence for a person, and a word for programs ("socket"). */

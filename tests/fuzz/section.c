@@ -2,7 +2,6 @@
  * 12 x 7 x 3.
  * The image is sealed, and the section cut out of the frame: what comes out has as many pixels as the section says.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -74,16 +73,18 @@ static int seal(int source)
 
 static void cut(struct naos_frame *frame, const struct naos_section *section)
 {
+	const struct naos_cut_request request = { .unit = "0", .kind = NAOS_CUT_SECTION, .section = *section };
 	struct naos_error err = NAOS_ERROR_INIT;
-	char path[64];
+	struct naos_cut written;
 	struct stat status;
-	(void)snprintf(path, sizeof(path), "/dev/shm/naos-fuzz-cutout-%d", (int)getpid());
-	(void)unlink(path);
-	int rc = naos_frame_cut(frame, 0, section, path, &err);
-	expect_reason(rc, &err);
-	if (rc == 0 && (stat(path, &status) != 0 || status.st_size % 2880 != 0 || status.st_size < 2 * 2880))
+	int fd = memfd_create("part", MFD_CLOEXEC);
+	if (fd < 0)
 		abort();
-	(void)unlink(path);
+	int rc = naos_frame_cut(frame, &request, fd, "part", &written, &err);
+	expect_reason(rc, &err);
+	if (rc == 0 && (fstat(fd, &status) != 0 || status.st_size % 2880 != 0 || status.st_size < 2 * 2880))
+		abort();
+	(void)close(fd);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
@@ -105,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	int rc = naos_section_parse(text, &section, &err);
 	expect_reason(rc, &err);
 	for (unsigned i = 0; rc == 0 && i < section.axes; i++)
-		if (!section.whole[i] && (section.from[i] < 1 || section.to[i] < section.from[i]))
+		if (!section.whole[i] && (section.from[i] < 1 || section.to[i] < 1 || section.step[i] < 1))
 			abort();
 	if (rc != 0)
 		return 0;

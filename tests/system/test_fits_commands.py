@@ -81,13 +81,13 @@ def test_a_cutout_is_that_part_of_the_image(naos, keys, tmp_path):
     fits = pytest.importorskip("astropy.io.fits", reason="python3-astropy is not installed")
     sealed, part = tmp_path / "sealed.fits", tmp_path / "part.fits"
     naos.ok("fits", "seal", "--segment", "64KiB", *keys["header"], *keys["data"], IMAGE, sealed)
-    naos.ok("fits", "cutout", "--unit", "1", "--section", "[101:356,11:266]", *keys["header"], *keys["data"], sealed, part)
+    naos.ok("fits", "cutout", "--hdu", "1", "--section", "[101:356,11:266]", *keys["header"], *keys["data"], sealed, part)
     verified(part)
     original, cut = fits.open(IMAGE)[1], fits.open(part)[0]
     assert (cut.data == original.data[10:266, 100:356]).all()
     assert cut.header["CRPIX1"] == original.header["CRPIX1"] - 100
-    for wrong in ("[0:5,1:5]", "[5:1,1:5]", "[1:5]", "[1:99999,1:5]", "1:5,", "[1:5,1:5"):
-        naos.fails(2, "fits", "cutout", "--unit", "1", "--section", wrong, *keys["header"], *keys["data"], sealed, tmp_path / "no.fits")
+    for wrong in ("[0:5,1:5]", "[5:1:0,1:5]", "[1:5]", "[1:99999,1:5]", "1:5,", "[1:5,1:5"):
+        naos.fails(2, "fits", "cutout", "--hdu", "1", "--section", wrong, *keys["header"], *keys["data"], sealed, tmp_path / "no.fits")
     assert not (tmp_path / "no.fits").exists()
 
 
