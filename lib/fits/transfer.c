@@ -308,6 +308,8 @@ static int new_frames(const struct run *run, struct naos_frame_keys *keys, struc
 {
 	const struct naos_frame_transfer *transfer = run->transfer;
 	int rc = 0;
+	if (count == 0)
+		return 0;
 	if (transfer->collection)
 		return naos_collection_new_frames(transfer->collection, transfer->provider, keys, what, count, err);
 	for (size_t i = 0; rc == 0 && i < count; i++) {
@@ -329,7 +331,7 @@ static void seal_files(struct run *run, struct naos_frame_walk *walk, unsigned w
 			wanted[used++] = &files[i];
 	int rc = wanted && keys && what ? new_frames(run, keys, what, used, &err) :
 					  naos_error_set(&err, NAOS_E_NOMEM, "no memory for a batch of files");
-	if (rc != 0 && (used || !wanted || !keys || !what)) {
+	if (rc != 0) {
 		for (size_t i = 0; i < (used ? used : count); i++)
 			fail(run, used ? wanted[i] : &files[i], &err);
 		return;

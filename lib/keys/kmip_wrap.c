@@ -371,14 +371,14 @@ int naos_kmip_unwrap(void *state, struct naos_wrap_item *items, size_t count, st
 		for (; done < count && used < ITEMS_AT_ONCE; done++) {
 			struct crossing *crossing = &crossings[used];
 			*crossing = (struct crossing){ .item = &items[done], .text = naos_secret_data(texts) + used * TEXT_ROOM };
-			used += fail(&items[done], prepare_unwrap(k, &reloaded, crossing, &items[done].error), &first, err) == 0;
+			used += fail(&items[done], prepare_unwrap(k, &reloaded, crossing, &items[done].error), &first, &why) == 0;
 		}
 		rc = used ? unwrap_some(k, version, crossings, used, &first, &why) : 0;
 	}
 	if (rc != 0)
 		for (size_t i = 0; i < count; i++)
 			items[i].unwrapped = naos_secret_free(items[i].unwrapped);
-	if (rc != 0 && err)
+	if ((rc != 0 || first != 0) && err)
 		*err = why;
 	return rc ? fail_all(items, count, rc, &why) : first;
 }
