@@ -6,13 +6,15 @@
         print(hdus[1].header["OBJECT"], hdus[1].data.mean())
     with naos.Frame("image.sealed.fits", header_key=k1, data_key=k2) as frame:
         print(frame.level)                            # "full", "metadata-only", "pixels-only" or "denied"
-        part = frame.cutout("[101:356,1:256]", unit=1)
+        part = frame.cutout("[101:356,1:256]", unit="SCI")
+        pixels = frame.section("SCI")[0:256, 100:356]
+    stamp = naos.cutout("image.sealed.fits", center=(161.265, -59.684), size=0.01)
     naos.seal("image.fits", "image.sealed.fits", collection="survey")
 
 Everything goes through the public C interface of libnaos (naos/frame.h). Keys are bytes of 16 or 32, or hexadecimal digits; without
 any the key manager of the configuration is asked. Errors are exceptions, see Error.
 """
 from ._library import (DeniedError, Error, IntegrityError, KeyManagerError, SystemFailure, UsageError)
-from .frame import Frame, open, seal
+from .frame import Frame, cutout, open, seal
 
-__all__ = ["Frame", "open", "seal", "Error", "UsageError", "SystemFailure", "DeniedError", "IntegrityError", "KeyManagerError"]
+__all__ = ["Frame", "cutout", "open", "seal", "Error", "UsageError", "SystemFailure", "DeniedError", "IntegrityError", "KeyManagerError"]

@@ -28,6 +28,11 @@ class Place(ctypes.Structure):
     _fields_ = [("header_offset", c_u64), ("header_bytes", c_u64), ("data_offset", c_u64), ("data_bytes", c_u64)]
 
 
+class Statistics(ctypes.Structure):
+    """struct naos_frame_statistics"""
+    _fields_ = [("header_segments", c_u64), ("data_segments", c_u64), ("bytes_read", c_u64)]
+
+
 class Error(Exception):
     """What failed, on which object, and what to do. name: of the code ("NAOS_E_INTEGRITY"); retryable: it may succeed later."""
 
@@ -85,6 +90,10 @@ for _name, _result, _arguments in (
         ("naos_frame_units", c_size, [_frame]),
         ("naos_frame_unit", None, [_frame, c_size, ctypes.POINTER(Place)]),
         ("naos_frame_write", ctypes.c_int, [_frame, _text, ctypes.c_bool, ctypes.c_uint, _error]),
+        ("naos_frame_unit_find", ctypes.c_int, [_frame, _text, ctypes.POINTER(c_size), _error]),
+        ("naos_frame_statistics", None, [_frame, ctypes.POINTER(Statistics)]),
+        ("naos_frame_write_unit", ctypes.c_int, [_frame, c_size, _text, _error]),
+        ("naos_frame_cutout_sky", ctypes.c_int, [_frame, c_size, *[ctypes.c_double] * 4, _text, ctypes.POINTER(ctypes.c_bool), _error]),
         ("naos_frame_cutout", ctypes.c_int, [_frame, c_size, _text, _text, _error])):
     getattr(lib, _name).restype, getattr(lib, _name).argtypes = _result, _arguments
 

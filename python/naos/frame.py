@@ -4,8 +4,9 @@ import ctypes
 import io
 import os
 import tempfile
+import warnings
 
-from ._library import Access, Place, call, lib
+from ._library import Access, Place, Statistics, call, lib
 
 _STATES = ("right", "missing", "wrong", "tampered")
 
@@ -129,14 +130,63 @@ class Frame:
         """Writes that file."""
         call(lib.naos_frame_write, self._handle, os.fsencode(target), replace, jobs)
 
-    def cutout(self, section, unit=0):
-        """A part of an image, "[101:356,1:256]" as FITS counts, as an HDUList; only the segments that hold it are read."""
-        from astropy.io import fits
-        with tempfile.TemporaryDirectory(prefix="naos-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as directory:
-            path = os.path.join(directory, "part.fits")
-            call(lib.naos_frame_cutout, self._handle, unit, section.encode(), os.fsencode(path))
-            with io.open(path, "rb") as part:
-                return fits.open(io.BytesIO(part.read()))
+    def find(self, unit):
+        """The number of a unit (HDU) that is given by its number or name: 1, "SCI", ("SCI", 2)."""
+        text = f"{unit[0]},{unit[1]}" if isinstance(unit, tuple) else str(unit)
+        number = ctypes.c_size_t()
+        call(lib.naos_frame_unit_find, self._handle, text.encode(), ctypes.byref(number))
+        return number.value
+
+    @property
+    def statistics(self):
+        """What was read since it was opened: {"header_segments", "data_segments", "bytes_read"}."""
+        read = Statistics()
+        lib.naos_frame_statistics(self._handle, ctypes.byref(read))
+        return {name: getattr(read, name) for name, _ in Statistics._fields_}
+
+    def cutout(self, section=None, unit=0, center=None, size=None):
+        """A part of an image as an HDUList, for which only the segments that hold it are read: a section, "[101:356,1:256]" as FITS
+        counts, or a box around center: (ra, dec) with size: one or two numbers, in degrees or as quantities and a SkyCoord of astropy.
+        A box that is not all inside is clipped, with a warning. Neither: the whole unit."""
+        if section is not None and center is not None or (center is None) != (size is None):
+            raise ValueError("give a section, or center and size, or neither")
+        number = self.find(unit)
+
+        def write(path):
+            if section is not None:
+                call(lib.naos_frame_cutout, self._handle, number, section.encode(), path)
+            elif center is not None:
+                clipped = ctypes.c_bool()
+                call(lib.naos_frame_cutout_sky, self._handle, number, *_degrees(center), *_degrees(size), path, ctypes.byref(clipped))
+                if clipped:
+                    warnings.warn("part of the box lies outside the image", stacklevel=3)
+            else:
+                call(lib.naos_frame_write_unit, self._handle, number, path)
+        return _hdus_of(write)
+
+    def section(self, unit=0):
+        """Pixels of an image by slices, as the section of an astropy HDU: frame.section("SCI")[0:100, 200:300]. Only the segments
+        that hold them are read."""
+        return self.hdus()[self.find(unit)].section
+
+
+def _degrees(pair):
+    """Two numbers of degrees from numbers, quantities or a place of astropy."""
+    if hasattr(pair, "icrs"):
+        pair = (pair.icrs.ra, pair.icrs.dec)
+    elif not isinstance(pair, (tuple, list)):
+        pair = (pair, pair)
+    return [float(value.to_value("deg")) if hasattr(value, "to_value") else float(value) for value in pair]
+
+
+def _hdus_of(write):
+    """What a function writes to a file, in memory."""
+    from astropy.io import fits
+    with tempfile.TemporaryDirectory(prefix="naos-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as directory:
+        path = os.path.join(directory, "part.fits")
+        write(os.fsencode(path))
+        with io.open(path, "rb") as part:
+            return fits.open(io.BytesIO(part.read()))
 
 
 def open(path, header_key=None, data_key=None, config=None, key_manager=True):  # as astropy.io.fits.open
@@ -156,6 +206,12 @@ def open(path, header_key=None, data_key=None, config=None, key_manager=True):  
 
     hdus.close, hdus.frame = close_both, frame
     return hdus
+
+
+def cutout(path, section=None, unit=0, center=None, size=None, header_key=None, data_key=None, config=None, key_manager=True):
+    """A part of an image of a frame, see Frame.cutout."""
+    with Frame(path, header_key, data_key, config, key_manager) as frame:
+        return frame.cutout(section, unit, center, size)
 
 
 def seal(source, target, collection=None, header_key=None, data_key=None, config=None, segment_bytes=0, replace=False, jobs=0):

@@ -9,7 +9,7 @@ import conftest
 
 IMAGE = "/usr/share/python-drizzle/test_data/j8bt06nyq_flt.fits"
 SCRIPT = r'''
-import sys, os, hashlib
+import sys, os, hashlib, warnings
 import numpy as np
 from astropy.io import fits
 import naos
@@ -33,6 +33,33 @@ with naos.Frame(path("s.fits"), header, data, key_manager=False) as frame:
     assert frame.read(0, frame.size + 100) == open(image, "rb").read()
     part = frame.cutout("[11:20,1:5]", unit=1)
     assert np.array_equal(part[0].data, original[1].data[0:5, 10:20])
+    read = frame.statistics
+    assert np.array_equal(frame.section("SCI")[10:20, 100:140], original[1].data[10:20, 100:140])
+    assert frame.statistics["data_segments"] - read["data_segments"] <= 2
+    from astropy.wcs import WCS
+    from astropy.coordinates import SkyCoord
+    import astropy.units as u
+    place = SkyCoord(*WCS(original[1].header).all_pix2world(500.2, 600.7, 0), unit="deg")
+    box = frame.cutout(unit=("SCI", 1), center=place, size=(1 * u.arcsec, 0.5 * u.arcsec))
+    x, y = WCS(box[0].header).world_to_pixel(place)
+    assert abs(x - box[0].data.shape[1] / 2) < 1 and abs(y - box[0].data.shape[0] / 2) < 1
+    whole = naos.cutout(path("s.fits"), unit="DQ", header_key=header, data_key=data, key_manager=False)
+    assert np.array_equal(whole[1].data, original[3].data)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        frame.cutout(unit=1, center=place, size=1)
+    assert any("outside" in str(w.message) for w in caught)
+    for wrong in ({"section": "[1:2,1:2]", "center": (1, 2), "size": 1}, {"center": (1, 2)}):
+        try:
+            frame.cutout(**wrong)
+            raise SystemExit("two kinds of parts at once")
+        except ValueError:
+            pass
+    try:
+        frame.cutout(unit=1, center=(0, 0), size=1)
+        raise SystemExit("a place elsewhere was cut out")
+    except naos.SystemFailure as error:
+        assert error.name == "NAOS_E_NOTFOUND"
     for wrong in ("nonsense", "[0:1,1:1]", "[1:100000,1:1]"):
         try:
             frame.cutout(wrong, unit=1)
