@@ -143,24 +143,70 @@ def test_every_torn_write_of_the_keys_is_mended_from_the_spare_copy(survey, tmp_
     assert "damaged" in survey.fails(4, "fits", "rewrap", sealed)
 
 
-def test_without_extended_attributes_the_frame_is_replaced_as_a_whole(survey, tmp_path):
-    need(SMALL)
+def traced(survey, path, *options):
+    """naos fits rewrap under strace, which sees only what is done to this file."""
     if not shutil.which("strace"):
         pytest.skip("strace is not installed")
+    done = subprocess.run(["strace", "-f", "-qq", "-P", path, *options, NAOS, "fits", "rewrap", "--jobs", "1", path], env=survey.env,
+                          capture_output=True, text=True, timeout=120)
+    if "Operation not permitted" in done.stderr and "ptrace" in done.stderr.lower():
+        pytest.skip("strace may not trace here")
+    return done
+
+
+def test_the_spare_copy_is_durable_before_the_keys_are_overwritten(survey, tmp_path):
+    need(SMALL)
+    sealed, log = tmp_path / "sealed.fits", tmp_path / "calls"
+    survey.ok("fits", "seal", "--collection", "survey", SMALL, sealed)
+    survey.ok("key", "rotate", "survey-header")
+    done = traced(survey, sealed, "-o", log, "-e", "trace=fsetxattr,fremovexattr,pwrite64,fsync,fdatasync,syncfs")
+    assert done.returncode == 0, done.stderr
+    order = []
+    for line in log.read_text().splitlines():
+        call = line.split(None, 1)[-1]
+        if "user.naos.times" not in call:
+            order.append(call.split("(", 1)[0])
+    assert order == ["fsetxattr", "fsync", "pwrite64", "fsync", "fremovexattr"], order
+
+
+def test_killed_at_each_system_call_no_key_is_lost(survey, tmp_path):
+    """Each call that touches the frame, the first time, the second, and so on, never returns."""
+    need(SMALL)
+    sealed, opened = tmp_path / "sealed.fits", tmp_path / "opened.fits"
+    survey.ok("fits", "seal", "--collection", "survey", SMALL, sealed)
+    os.chmod(sealed, 0o444)
+    before, mtime = content(sealed), sealed.stat().st_mtime_ns
+    killed = {}
+    for call in ("openat", "pread64", "fsetxattr", "fsync", "pwrite64", "fremovexattr", "utimensat", "fgetxattr"):
+        for when in range(1, 30):
+            survey.ok("key", "rotate", "survey-header" if when % 2 else "survey-data")
+            done = traced(survey, sealed, "-o", os.devnull, "-e", f"inject={call}:signal=SIGKILL:when={when}")
+            assert done.returncode in (0, -signal.SIGKILL, 128 + signal.SIGKILL), done.stderr
+            survey.ok("fits", "open", "--require-full", "--force", sealed, opened)
+            assert opened.read_bytes() == SMALL.read_bytes() and content(sealed) == before, (call, when)
+            if done.returncode == 0:
+                break
+            killed[call] = when
+    survey.ok("key", "rotate", "survey-data")
+    survey.ok("fits", "rewrap", sealed)
+    assert sealed.stat().st_mtime_ns == mtime and not [name for name in os.listxattr(sealed) if name.startswith("user.naos")]
+    assert sum(killed.values()) >= 15 and {"fsetxattr", "fsync", "pwrite64", "fremovexattr"} <= set(killed), killed
+
+
+def test_without_extended_attributes_the_frame_is_replaced_as_a_whole(survey, tmp_path):
+    need(SMALL)
     sealed = tmp_path / "sealed.fits"
     survey.ok("fits", "seal", "--collection", "survey", SMALL, sealed)
     before, inode, mtime = content(sealed), sealed.stat().st_ino, sealed.stat().st_mtime_ns
     survey.ok("key", "rotate", "survey-data")
-    trace = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=fsetxattr", "-e", "inject=fsetxattr:error=EOPNOTSUPP"]
-    done = subprocess.run([*trace, NAOS, "fits", "rewrap", sealed], env=survey.env, capture_output=True, text=True, timeout=120)
-    if "Operation not permitted" in done.stderr and "ptrace" in done.stderr:
-        pytest.skip("strace may not trace here")
+    refuse = ["-o", os.devnull, "-e", "inject=fsetxattr:error=EOPNOTSUPP"]
+    done = traced(survey, sealed, *refuse)
     assert done.returncode == 0, done.stderr
     assert sealed.stat().st_ino != inode and sealed.stat().st_mtime_ns == mtime and content(sealed) == before
     assert versions(survey, sealed) == (1, 2) and sorted(p.name for p in tmp_path.glob(".*naos*")) == []
     os.link(sealed, tmp_path / "second.fits")
     survey.ok("key", "rotate", "survey-data")
-    done = subprocess.run([*trace, NAOS, "fits", "rewrap", sealed], env=survey.env, capture_output=True, text=True, timeout=120)
+    done = traced(survey, sealed, *refuse)
     assert done.returncode == 2 and "several names" in done.stderr
     survey.ok("fits", "verify", sealed)
 
