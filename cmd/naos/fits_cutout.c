@@ -1,6 +1,7 @@
 /* naos fits cutout.  SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/io.h"
 #include "base/log.h"
@@ -161,6 +162,9 @@ static int give_headers(struct naos_fits *fits, struct naos_error *err)
 	naos_autoframe struct naos_frame *frame = NULL;
 	struct naos_frame_opened opened;
 	size_t unit = 0;
+	struct stat status;
+	if (stat(source, &status) == 0 && S_ISDIR(status.st_mode))
+		return naos_error_set(err, NAOS_E_USAGE, "%s is a directory: a header is that of one frame", source);
 	int fd = open(source, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0)
 		return naos_error_set_errno(err, errno, "cannot open %s", source);

@@ -5,6 +5,7 @@
 #include "base/io.h"
 #include "fits/frame1.h"
 #include "fits/threads.h"
+#include "seal/tally.h"
 
 /* One run of work: all rows of the table, taken by threads one after the other. */
 struct sealing {
@@ -98,7 +99,7 @@ static int seal_some(void *context, struct naos_error *err)
 		uint64_t number = sealing->next++;
 		if (number >= sealing->container->rows)
 			break;
-		rc = seal_row(sealing, number, buffer, err);
+		rc = naos_tally_interrupted() ? naos_error_set(err, NAOS_E_INTERRUPTED, "interrupted") : seal_row(sealing, number, buffer, err);
 	}
 	if (buffer)
 		naos_wipe(buffer, sealing->manifest->segment_bytes);

@@ -5,6 +5,7 @@
 #include "base/io.h"
 #include "fits/frame_inside.h"
 #include "fits/threads.h"
+#include "seal/tally.h"
 
 /* --- making the pieces -------------------------------------------------------------------------------------------------------- */
 
@@ -283,6 +284,8 @@ static int copy_some(void *context, struct naos_error *err)
 		rc = naos_frame_read_at(copying->frame, buffer, bytes, offset, &got, err);
 		if (rc == 0 && copying->fd >= 0)
 			rc = naos_io_pwrite(copying->fd, buffer, got, offset, copying->name, err);
+		if (rc == 0 && naos_tally_interrupted())
+			rc = naos_error_set(err, NAOS_E_INTERRUPTED, "interrupted");
 		if (rc == 0 && copying->progress)
 			copying->progress(copying->context, got);
 	}

@@ -173,6 +173,23 @@ def test_a_killed_run_leaves_whole_files_and_is_completed(naos, keys, archive, t
     naos.ok("fits", "verify", *keys, sealed)
 
 
+def test_an_interrupted_run_ends_soon_and_leaves_nothing_half(naos, keys, tmp_path):
+    large = tmp_path / "large.fits"
+    cards = [f"SIMPLE  = {'T':>20}", f"BITPIX  = {8:>20}", f"NAXIS   = {1:>20}", f"NAXIS1  = {8 << 30:>20}", "END"]
+    with open(large, "wb") as file:
+        file.write(b"".join(card.ljust(80).encode() for card in cards).ljust(2880))
+        file.truncate(2880 + ((8 << 30) + 2879) // 2880 * 2880)  # sparse: longer than anybody would wait
+    run = subprocess.Popen([NAOS, "fits", "seal", *keys, large, tmp_path / "sealed.fits"], env=naos.env, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.7)
+    assert run.poll() is None
+    run.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    _, stderr = run.communicate(timeout=60)
+    assert run.returncode == 1 and "interrupted" in stderr, stderr
+    assert time.monotonic() - began < 30
+    assert sorted(p.name for p in tmp_path.iterdir() if "sealed" in p.name) == []
+
+
 def test_old_files_of_a_tree_are_imported(naos, keys, shared, tmp_path):
     old = tmp_path / "old"
     old.mkdir()
