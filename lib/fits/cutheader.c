@@ -205,6 +205,23 @@ bool frame_is_distortion(const char *card)
 	return false;
 }
 
+/* Keywords of the table that a compressed image is stored in (FITS 4.0, section 10.1). */
+static bool is_of_table(const char *card)
+{
+	static const char *const words[] = {
+		"ZIMAGE", "ZTABLE", "ZCMPTYPE", "ZBITPIX", "ZNAXIS", "ZTILE", "ZNAME", "ZVAL", "ZMASKCMP", "ZQUANTIZ", "ZDITHER", "ZBLANK",
+		"ZSCALE", "ZZERO", "ZSIMPLE", "ZTENSION", "ZEXTEND", "ZBLOCKED", "ZPCOUNT", "ZGCOUNT", "ZHECKSUM", "ZDATASUM", "TFIELDS",
+		"THEAP", "TTYPE", "TFORM", "TUNIT", "TNULL", "TSCAL", "TZERO", "TDIM", "TDISP",
+	};
+	for (unsigned i = 0; i < NAOS_ARRAY_LENGTH(words); i++) {
+		size_t length = strlen(words[i]);
+		size_t rest = length + strspn(card + length, "0123456789");
+		if (strncmp(card, words[i], length) == 0 && (rest >= 8 || card[rest] == ' '))
+			return true;
+	}
+	return strncmp(card, "EXTNAME = 'COMPRESSED_IMAGE'", 28) == 0;
+}
+
 static bool is_kept(const char *card)
 {
 	int class = fits_get_keyclass((char *)(uintptr_t)card);
@@ -237,6 +254,11 @@ static void put_structure(struct header *header, const struct frame_image *image
 	put(header, "EXTEND  =                    T");
 }
 
+static bool find_in(const struct frame_image *image, const char *keyword)
+{
+	return naos_fits_card_find(image->header, image->header_bytes, keyword) != NULL;
+}
+
 int frame_cut_header(const struct frame_image *image, struct naos_cut *cut, char **ret, size_t *ret_bytes, struct naos_error *err)
 {
 	size_t there = image->header_bytes / NAOS_FITS_CARD_BYTES, blocks;
@@ -255,7 +277,9 @@ int frame_cut_header(const struct frame_image *image, struct naos_cut *cut, char
 			break;
 		if (frame_is_distortion(card))
 			cut->without_distortion = true;
-		else if (is_kept(card))
+		else if (image->tiles && image->bitpix > 0 && strncmp(card, "ZBLANK  =", 9) == 0 && !find_in(image, "BLANK"))
+			memcpy(memcpy(header.cards[header.count++], card, NAOS_FITS_CARD_BYTES), "BLANK ", 6);
+		else if (is_kept(card) && !(image->tiles && is_of_table(card)))
 			memcpy(header.cards[header.count++], card, NAOS_FITS_CARD_BYTES);
 	}
 	move_all(&header, cut);

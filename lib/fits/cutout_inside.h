@@ -9,7 +9,7 @@ struct frame_tiles;
 /* An image and where its pixels come from. */
 struct frame_image {
 	struct naos_frame *frame;
-	uint8_t *header; /* of an image that is not compressed, also where it is; owned */
+	uint8_t *header; /* as it stands in the file; owned */
 	size_t header_bytes;
 	int bitpix;
 	unsigned axes;
@@ -28,7 +28,7 @@ int frame_cut_header(const struct frame_image *image, struct naos_cut *cut, char
 /* Keywords of distortions by table: they need tables that lie in other units. */
 bool frame_is_distortion(const char *card);
 
-/* tiles.c: a tile-compressed image, by CFITSIO over the frame; fills header, bitpix, axes and size of the image. */
+/* tiles.c: a tile-compressed image, by CFITSIO over the frame; fills bitpix, axes and size of the image. */
 int frame_tiles_open(struct frame_image *image, size_t unit, struct naos_error *err) naos_must_check;
 /* `count` pixels along the first axis, as they would stand in a file; `at` from 1. */
 int frame_tiles_read(struct frame_tiles *tiles, const long long *at, size_t count, uint8_t *out, struct naos_error *err) naos_must_check;

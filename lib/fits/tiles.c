@@ -143,28 +143,6 @@ static int choose_type(struct frame_tiles *tiles, struct naos_error *err)
 	return 0;
 }
 
-/* The header of the image that the table stands for. */
-static int take_header(struct frame_image *image, struct frame_tiles *tiles, struct naos_error *err)
-{
-	char *text = NULL;
-	int cards, status = 0;
-	if (fits_convert_hdr2str(tiles->fits, 0, NULL, 0, &text, &cards, &status) != 0)
-		return failed(tiles, status, err);
-	size_t bytes = strlen(text);
-	uint8_t *copy = malloc(bytes + 1);
-	if (copy)
-		memcpy(copy, text, bytes + 1);
-	naos_wipe(text, bytes);
-	fits_free_memory(text, &status);
-	if (!copy)
-		return naos_error_set(err, NAOS_E_NOMEM, "no memory for a header");
-	naos_wipe(image->header, image->header_bytes);
-	free(image->header);
-	image->header = copy;
-	image->header_bytes = bytes;
-	return 0;
-}
-
 static int take_axes(struct frame_image *image, struct frame_tiles *tiles, struct naos_error *err)
 {
 	LONGLONG size[NAOS_CUTOUT_MAX_AXES];
@@ -207,9 +185,7 @@ int frame_tiles_open(struct frame_image *image, size_t unit, struct naos_error *
 	if (!fits_is_compressed_image(tiles->fits, &status))
 		return naos_error_set(err, NAOS_E_FORMAT, "CFITSIO finds no compressed image in unit %zu", unit);
 	int rc = take_axes(image, tiles, err);
-	if (rc == 0)
-		rc = choose_type(tiles, err);
-	return rc ? rc : take_header(image, tiles, err);
+	return rc ? rc : choose_type(tiles, err);
 }
 
 struct frame_tiles *frame_tiles_close(struct frame_tiles *tiles)
