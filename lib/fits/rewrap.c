@@ -166,7 +166,8 @@ static int choose_parts(const struct naos_frame_rewrap *rewrap, struct job *job,
 	const struct naos_frame_manifest *manifest = naos_frame_manifest(job->frame);
 	char id[NAOS_UUID_TEXT_BYTES];
 	if (manifest->version != 2)
-		return naos_error_set(err, NAOS_E_UNSUPPORTED, "%s is a frame of version 1, whose keys are part of its header: seal it anew as one of version 2",
+		return naos_error_set(err, NAOS_E_UNSUPPORTED,
+				      "%s is a frame of version 1, whose keys are part of its header: seal it anew as one of version 2",
 				      job->file->shown);
 	job->target = target_of(rewrap, &manifest->collection_id);
 	if (!job->target)
