@@ -247,3 +247,14 @@ def test_killed_at_any_moment_no_key_is_lost(survey, tmp_path):
     for path in frames:
         assert (content(path), path.stat().st_mtime_ns) == before[path], path
         assert SPARE not in os.listxattr(path)
+
+
+def test_a_frame_of_version_1_is_refused_and_stays_as_it_is(survey, tmp_path):
+    image, sealed = SMALL.with_name("scale.fits"), tmp_path / "sealed.fits"
+    need(image)
+    survey.ok("fits", "seal", "--format", "1", "--collection", "survey", image, sealed)
+    before = sealed.read_bytes()
+    survey.ok("key", "rotate", "survey-header")
+    assert "version 1" in survey.fails(2, "fits", "rewrap", sealed)
+    assert sealed.read_bytes() == before
+    survey.ok("fits", "verify", sealed)
