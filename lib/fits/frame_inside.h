@@ -10,10 +10,11 @@
 
 #define NAOS_FRAME_KEPT_SEGMENTS 4u /* decrypted ones that small reads share */
 
-/* One stretch of the result: bytes in memory, zeros, or data of a unit. */
+/* One stretch of the result: bytes in memory, one byte over and over, or data of a unit. */
 struct frame_piece {
 	uint64_t offset, bytes; /* in the result */
-	enum { PIECE_TEXT, PIECE_ZERO, PIECE_DATA } kind;
+	enum { PIECE_TEXT, PIECE_FILL, PIECE_DATA } kind;
+	uint8_t fill;
 	uint8_t *text;  /* owned */
 	uint32_t hdu;
 	bool header;
@@ -61,5 +62,15 @@ int frame_open_segment(struct naos_frame *frame, enum naos_frame_part part, uint
 /* Makes the pieces of the result from level, headers and manifest. */
 int frame_make_view(struct naos_frame *frame, struct naos_error *err) naos_must_check;
 void frame_free_view(struct naos_frame *frame);
+
+/* The header of a unit as the level of the frame shows it, for free(); *ret_bytes is a whole number of blocks.  NULL: no memory. */
+uint8_t *frame_make_header(const struct naos_frame *frame, uint32_t hdu, uint64_t *ret_bytes);
+/* What stands for data that is not to be had: blanks in a table of text, else zeros. */
+uint8_t frame_fill_of(const struct naos_frame_hdu *unit);
+
+static inline uint64_t frame_whole_blocks(uint64_t bytes)
+{
+	return (bytes + NAOS_FITS_BLOCK_BYTES - 1) / NAOS_FITS_BLOCK_BYTES * NAOS_FITS_BLOCK_BYTES;
+}
 
 #endif

@@ -119,6 +119,8 @@ static int refuse(const char *name, size_t hdu, int status, struct naos_error *e
 	char text[FLEN_STATUS];
 	fits_get_errstatus(status, text);
 	fits_clear_errmsg();
+	if (status == READ_ERROR || status == END_OF_FILE)
+		return naos_error_set(err, NAOS_E_FORMAT, "%s: unit %zu: its header has no END", name, hdu + 1);
 	return naos_error_set(err, NAOS_E_FORMAT, "%s: unit %zu: CFITSIO can't read its structure (%s)", name, hdu + 1, text);
 }
 
@@ -207,7 +209,7 @@ int naos_fits_structure_read(int fd, const char *name, struct naos_fits_structur
 		return naos_error_set_errno(err, errno, "cannot read the size of %s", name);
 	structure.file_bytes = (uint64_t)status.st_size;
 	if (got >= 2 && (memcmp(start, "\x1f\x8b", 2) == 0 || memcmp(start, "BZ", 2) == 0))
-		return naos_error_set(err, NAOS_E_UNSUPPORTED, "%s is compressed as a whole: uncompress it first", name);
+		return naos_error_set(err, NAOS_E_FORMAT, "%s is compressed as a whole: uncompress it first", name);
 	if (got < 9 || memcmp(start, "SIMPLE  =", 9) != 0)
 		return naos_error_set(err, NAOS_E_FORMAT, "%s is no FITS file: it does not begin with SIMPLE", name);
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);

@@ -17,8 +17,8 @@ struct naos_fits_structure {
 	struct naos_fits_unit *units; /* bytes behind the last unit are one more, without a header */
 };
 
-/* Reads the structure of an open file by CFITSIO, without its extended file names.  NAOS_E_FORMAT with its reason: no FITS file, or
- * one that it can't make sense of; NAOS_E_UNSUPPORTED: a compressed file as a whole. */
+/* Reads the structure of an open file by CFITSIO, without its extended file names.  NAOS_E_FORMAT with its reason: no FITS file, one
+ * that is compressed as a whole, or one that it can't make sense of. */
 int naos_fits_structure_read(int fd, const char *name, struct naos_fits_structure *ret, struct naos_error *err) naos_must_check;
 void naos_fits_structure_free(struct naos_fits_structure *structure);
 

@@ -39,42 +39,6 @@ static void add_piece(struct naos_frame *frame, struct frame_piece piece)
 	frame->pieces[frame->piece_count++] = piece;
 }
 
-/* Sums of what is not there any more would only make a valid file look damaged. */
-static void blank_sums(uint8_t *header, uint64_t bytes)
-{
-	for (uint64_t at = 0; at + NAOS_FITS_CARD_BYTES <= bytes; at += NAOS_FITS_CARD_BYTES)
-		if (memcmp(header + at, "CHECKSUM", 8) == 0 || memcmp(header + at, "DATASUM ", 8) == 0)
-			memset(header + at, ' ', NAOS_FITS_CARD_BYTES);
-}
-
-static uint64_t round_up(uint64_t bytes)
-{
-	return (bytes + NAOS_FITS_BLOCK_BYTES - 1) / NAOS_FITS_BLOCK_BYTES * NAOS_FITS_BLOCK_BYTES;
-}
-
-/* The header of a unit as this level shows it; *ret_bytes is a whole number of blocks. */
-static uint8_t *make_header(const struct naos_frame *frame, uint32_t hdu, uint64_t *ret_bytes)
-{
-	const struct naos_frame_hdu *unit = &frame->manifest.hdus[hdu];
-	uint64_t cards = (uint64_t)unit->cards * NAOS_FITS_CARD_BYTES;
-	bool whole = frame->level != NAOS_FRAME_PIXELS_ONLY;
-	uint64_t bytes = whole ? unit->header_bytes : round_up(cards + NAOS_FITS_CARD_BYTES);
-	uint8_t *text = malloc(bytes);
-	if (!text)
-		return NULL;
-	if (whole) {
-		memcpy(text, frame->headers[hdu], bytes);
-		if (frame->level == NAOS_FRAME_METADATA_ONLY)
-			blank_sums(text, bytes);
-	} else {
-		memset(text, ' ', bytes);
-		memcpy(text, unit->text, cards);
-		memcpy(text + cards, "END", 3);
-	}
-	*ret_bytes = bytes;
-	return text;
-}
-
 int frame_make_view(struct naos_frame *frame, struct naos_error *err)
 {
 	const struct naos_frame_manifest *manifest = &frame->manifest;
@@ -93,7 +57,7 @@ int frame_make_view(struct naos_frame *frame, struct naos_error *err)
 		place->header_offset = frame->result_bytes;
 		if (!tail) {
 			uint64_t bytes;
-			uint8_t *text = make_header(frame, hdu, &bytes);
+			uint8_t *text = frame_make_header(frame, hdu, &bytes);
 			if (!text)
 				return naos_error_set(err, NAOS_E_NOMEM, "no memory to open %s", frame->name);
 			add_piece(frame, (struct frame_piece){ .kind = PIECE_TEXT, .text = text, .bytes = bytes, .hdu = hdu,
@@ -104,11 +68,12 @@ int frame_make_view(struct naos_frame *frame, struct naos_error *err)
 		place->header_bytes = place->data_offset - place->header_offset;
 		place->data_bytes = unit->data_bytes;
 		bool data = frame->level != NAOS_FRAME_METADATA_ONLY;
-		add_piece(frame, (struct frame_piece){ .kind = data ? PIECE_DATA : PIECE_ZERO, .bytes = unit->data_bytes,
-			.hdu = hdu });
+		uint8_t fill = frame_fill_of(unit);
+		add_piece(frame, (struct frame_piece){ .kind = data ? PIECE_DATA : PIECE_FILL, .fill = fill,
+			.bytes = unit->data_bytes, .hdu = hdu });
 		if (frame->level != NAOS_FRAME_FULL) /* a file that was cut off becomes whole */
-			add_piece(frame, (struct frame_piece){ .kind = PIECE_ZERO,
-				.bytes = round_up(unit->data_bytes) - unit->data_bytes });
+			add_piece(frame, (struct frame_piece){ .kind = PIECE_FILL, .fill = fill,
+				.bytes = frame_whole_blocks(unit->data_bytes) - unit->data_bytes });
 	}
 	return 0;
 }
@@ -219,8 +184,8 @@ int naos_frame_read_at(struct naos_frame *frame, void *buffer, size_t bytes, uin
 		int rc = 0;
 		if (piece->kind == PIECE_TEXT)
 			memcpy(out + done, piece->text + skip, take);
-		else if (piece->kind == PIECE_ZERO)
-			memset(out + done, 0, take);
+		else if (piece->kind == PIECE_FILL)
+			memset(out + done, piece->fill, take);
 		else
 			rc = read_data(frame, piece, skip, take, out + done, err);
 		if (rc != 0) {
@@ -256,7 +221,7 @@ static bool next_step(struct copying *copying, uint64_t *ret_offset, size_t *ret
 	while (!copying->threads.failed && copying->piece < frame->piece_count) {
 		const struct frame_piece *piece = &frame->pieces[copying->piece];
 		uint64_t left = piece->bytes - copying->at;
-		bool hole = piece->kind == PIECE_ZERO; /* the file is sparse there */
+		bool hole = piece->kind == PIECE_FILL && piece->fill == 0; /* the file is sparse there */
 		if (left == 0 || hole) {
 			copying->piece++;
 			copying->at = 0;
