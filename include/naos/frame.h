@@ -90,6 +90,10 @@ uint64_t naos_frame_result_bytes(const struct naos_frame *frame);
 /* Reads from it at any place.  *ret_bytes is less than `bytes` only at its end.  NAOS_E_INTEGRITY: a segment was changed; the
  * buffer holds zeros then. */
 int naos_frame_read_at(struct naos_frame *frame, void *buffer, size_t bytes, uint64_t offset, size_t *ret_bytes, struct naos_error *err);
+/* The same by `jobs` threads (0: as many as there are CPUs for this process), for large parts.  On failure all of the
+ * buffer holds zeros. */
+int naos_frame_read_parallel(struct naos_frame *frame, void *buffer, size_t bytes, uint64_t offset, unsigned jobs, size_t *ret_bytes,
+			     struct naos_error *err);
 /* A unit (HDU) of it: where its header and its data lie in the result, in bytes. */
 struct naos_frame_place {
 	uint64_t header_offset, header_bytes, data_offset, data_bytes;

@@ -63,6 +63,9 @@ int frame_open_segment(struct naos_frame *frame, enum naos_frame_part part, uint
 int frame_make_view(struct naos_frame *frame, struct naos_error *err) naos_must_check;
 void frame_free_view(struct naos_frame *frame);
 
+/* naos_frame_read_parallel with a number of threads. */
+int frame_read_parallel(struct naos_frame *frame, void *buffer, size_t bytes, uint64_t offset, unsigned jobs, size_t *ret_bytes,
+			struct naos_error *err) naos_must_check;
 /* The header of a unit as the level of the frame shows it, for free(); *ret_bytes is a whole number of blocks.  NULL: no memory. */
 uint8_t *frame_make_header(const struct naos_frame *frame, uint32_t hdu, uint64_t *ret_bytes);
 /* What stands for data that is not to be had: blanks in a table of text, else zeros. */

@@ -5,6 +5,7 @@
 
 #include "base/io.h"
 #include "fits/collection.h"
+#include "fits/frame_inside.h"
 #include "fits/whole.h"
 #include "seal/walk.h"
 
@@ -107,6 +108,12 @@ int naos_frame_open(const char *path, const struct naos_frame_access *wanted, st
 	if (fd < 0)
 		return naos_error_set_errno(err, errno, "cannot open %s", shown);
 	return naos_frame_open_fd(fd, shown, &source, ret, err);
+}
+
+int naos_frame_read_parallel(struct naos_frame *frame, void *buffer, size_t bytes, uint64_t offset, unsigned jobs, size_t *ret_bytes,
+			     struct naos_error *err)
+{
+	return frame_read_parallel(frame, buffer, bytes, offset, jobs_of(jobs), ret_bytes, err);
 }
 
 /* --- whole files ------------------------------------------------------------------------------------------------------ */
