@@ -83,6 +83,20 @@ enum naos_frame_key_state naos_frame_key_state(const struct naos_frame *frame, e
 /* The sentence of a key that is not right; empty if it is.  Valid until the frame is closed. */
 const char *naos_frame_key_reason(const struct naos_frame *frame, enum naos_frame_part part);
 
+/* What a frame tells without a key.  Identifiers are UUIDs as text; empty where there is none. */
+struct naos_frame_facts {
+	uint32_t version;       /* of its format */
+	uint32_t segment_bytes; /* what is encrypted and verified together */
+	uint64_t units;         /* HDUs of the original file; bytes behind the last one are one more */
+	uint64_t bytes;         /* of the original file */
+	char algorithm[16];     /* "aes-256-gcm" */
+	char frame_id[37];
+	char collection_id[37];
+	char header_mek[37]; /* the master key that wraps its header key */
+	char data_mek[37];
+};
+void naos_frame_facts(const struct naos_frame *frame, struct naos_frame_facts *ret);
+
 /* --- the FITS file that a level gives ---------------------------------------------------------------------------------- */
 
 /* Its bytes; at level DENIED there are none. */

@@ -110,6 +110,30 @@ int naos_frame_open(const char *path, const struct naos_frame_access *wanted, st
 	return naos_frame_open_fd(fd, shown, &source, ret, err);
 }
 
+static void put_uuid(const struct naos_uuid *id, char ret[static NAOS_UUID_TEXT_BYTES])
+{
+	static const struct naos_uuid none;
+	if (memcmp(id, &none, sizeof(none)) != 0)
+		(void)naos_uuid_format(id, ret);
+}
+
+void naos_frame_facts(const struct naos_frame *frame, struct naos_frame_facts *ret)
+{
+	_Static_assert(sizeof(ret->frame_id) == NAOS_UUID_TEXT_BYTES, "identifiers fit");
+	const struct naos_frame_manifest *manifest = naos_frame_manifest(frame);
+	struct naos_frame_facts facts = {
+		.version = 2, .segment_bytes = manifest->segment_bytes, .units = manifest->hdu_count, .bytes = manifest->file_bytes,
+	};
+	(void)snprintf(facts.algorithm, sizeof(facts.algorithm), "%s", naos_algorithm_name(manifest->algorithm));
+	put_uuid(&manifest->frame_id, facts.frame_id);
+	put_uuid(&manifest->collection_id, facts.collection_id);
+	if (frame->has_blob[0])
+		put_uuid(&frame->blobs[0].mek_id, facts.header_mek);
+	if (frame->has_blob[1])
+		put_uuid(&frame->blobs[1].mek_id, facts.data_mek);
+	*ret = facts;
+}
+
 int naos_frame_read_parallel(struct naos_frame *frame, void *buffer, size_t bytes, uint64_t offset, unsigned jobs, size_t *ret_bytes,
 			     struct naos_error *err)
 {

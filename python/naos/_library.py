@@ -33,11 +33,24 @@ class Statistics(ctypes.Structure):
     _fields_ = [("header_segments", c_u64), ("data_segments", c_u64), ("bytes_read", c_u64)]
 
 
+class Facts(ctypes.Structure):
+    """struct naos_frame_facts"""
+    _fields_ = [("version", ctypes.c_uint32), ("segment_bytes", ctypes.c_uint32), ("units", c_u64), ("bytes", c_u64),
+                ("algorithm", ctypes.c_char * 16), ("frame_id", ctypes.c_char * 37), ("collection_id", ctypes.c_char * 37),
+                ("header_mek", ctypes.c_char * 37), ("data_mek", ctypes.c_char * 37)]
+
+
 class Error(Exception):
     """What failed, on which object, and what to do. name: of the code ("NAOS_E_INTEGRITY"); retryable: it may succeed later."""
 
+    def __new__(cls, code, message, info):
+        return super().__new__(cls)  # nothing is for OSError, which some are too
+
+    def __str__(self):
+        return self.args[0]
+
     def __init__(self, code, message, info):
-        super().__init__(message or info.sentence.decode())
+        self.args = (message or info.sentence.decode(),)
         self.code, self.name, self.remedy, self.retryable = code, info.name.decode(), info.remedy.decode(), bool(info.retryable)
 
 
@@ -61,7 +74,21 @@ class KeyManagerError(Error):
     """The key manager can't be reached or refuses."""
 
 
-_CLASSES = {b"usage": UsageError, b"system": SystemFailure, b"denied": DeniedError, b"integrity": IntegrityError, b"key": KeyManagerError}
+_CATEGORIES = {b"usage": UsageError, b"system": SystemFailure, b"denied": DeniedError, b"integrity": IntegrityError, b"key": KeyManagerError}
+# Codes whose class has a name or a further base of its own; USAGE, SYSTEM, DENIED and KEYMANAGER are those of their category.
+_NAMES = {"NOMEM": "OutOfMemory", "MEMLOCK": "MemoryLock", "NOSPACE": "NoSpace", "NOTFOUND": "NotFound", "READONLY": "ReadOnly",
+          "SELFTEST": "SelfTest", "NOKEY": "NoKey", "INTEGRITY": "Tampered", "PIN": "Pin"}
+_BASES = {"NOTFOUND": FileNotFoundError, "EXISTS": FileExistsError, "PERMISSION": PermissionError, "NOMEM": MemoryError}
+
+
+def _class_of(info):
+    """The class of one code: naos.TamperedError, naos.WrongKeyError, naos.NotFoundError (which is a FileNotFoundError too), ..."""
+    category, code = _CATEGORIES[info.category], info.name.decode().removeprefix("NAOS_E_")
+    if code in ("USAGE", "SYSTEM", "DENIED", "KEYMANAGER"):
+        return category
+    name = _NAMES.get(code) or "".join(word.capitalize() for word in code.split("_"))
+    bases = (category, _BASES[code]) if code in _BASES else (category,)
+    return type(name + "Error", bases, {"__module__": "naos", "__doc__": info.sentence.decode()})
 
 
 def _load():
@@ -87,6 +114,8 @@ for _name, _result, _arguments in (
         ("naos_frame_key_reason", _text, [_frame, ctypes.c_int]),
         ("naos_frame_result_bytes", c_u64, [_frame]),
         ("naos_frame_read_at", ctypes.c_int, [_frame, _void, c_size, c_u64, ctypes.POINTER(c_size), _error]),
+        ("naos_frame_read_parallel", ctypes.c_int, [_frame, _void, c_size, c_u64, ctypes.c_uint, ctypes.POINTER(c_size), _error]),
+        ("naos_frame_facts", None, [_frame, ctypes.POINTER(Facts)]),
         ("naos_frame_units", c_size, [_frame]),
         ("naos_frame_unit", None, [_frame, c_size, ctypes.POINTER(Place)]),
         ("naos_frame_write", ctypes.c_int, [_frame, _text, ctypes.c_bool, ctypes.c_uint, _error]),
@@ -97,6 +126,8 @@ for _name, _result, _arguments in (
         ("naos_frame_cutout", ctypes.c_int, [_frame, c_size, _text, _text, _error])):
     getattr(lib, _name).restype, getattr(lib, _name).argtypes = _result, _arguments
 
+CLASSES = {code: _class_of(lib.naos_error_info(code).contents) for code in range(-99, 0) if lib.naos_error_info(code).contents.code == code}
+
 
 def call(function, *arguments):
     """Calls a function whose last argument is the error object; its failure becomes an exception."""
@@ -104,4 +135,4 @@ def call(function, *arguments):
     code = function(*arguments, ctypes.byref(error))
     if code != 0:
         info = lib.naos_error_info(code).contents
-        raise _CLASSES.get(info.category, SystemFailure)(code, error.message.decode("utf-8", "replace"), info)
+        raise CLASSES.get(info.code, SystemFailure)(code, error.message.decode("utf-8", "replace"), info)

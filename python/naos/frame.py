@@ -6,8 +6,9 @@ import os
 import tempfile
 import warnings
 
-from ._library import Access, Place, Statistics, call, lib
+from ._library import Access, Facts, Place, Statistics, call, lib
 
+_LARGE = 8 << 20  # bytes from which several threads read
 _STATES = ("right", "missing", "wrong", "tampered")
 
 
@@ -74,6 +75,15 @@ class Frame:
             self.close()
 
     @property
+    def facts(self):
+        """What is known of it without a key: version, algorithm, frame_id, collection_id, bytes, segment_bytes, units, and the MEKs that wrap
+        its keys (empty if they are exchanged by hand)."""
+        facts = Facts()
+        lib.naos_frame_facts(self._handle, ctypes.byref(facts))
+        return {name: value.decode() if isinstance(value, bytes) else value
+                for name, value in ((field, getattr(facts, field)) for field, _ in Facts._fields_)}
+
+    @property
     def level(self):
         """"full", "metadata-only", "pixels-only" or "denied"."""
         return lib.naos_frame_level_name(lib.naos_frame_level(self._handle)).decode()
@@ -110,12 +120,16 @@ class Frame:
         if len(view) == 0:
             return 0
         memory = (ctypes.c_char * len(view)).from_buffer(view)
-        call(lib.naos_frame_read_at, self._handle, memory, len(view), offset, ctypes.byref(got))
+        if len(view) >= _LARGE:
+            call(lib.naos_frame_read_parallel, self._handle, memory, len(view), offset, 0, ctypes.byref(got))
+        else:
+            call(lib.naos_frame_read_at, self._handle, memory, len(view), offset, ctypes.byref(got))
         return got.value
 
     def read(self, offset, size):
-        buffer = bytearray(size)
-        return bytes(buffer[:self.readinto(buffer, offset)])
+        buffer = bytearray(max(0, min(size, self.size - offset)))
+        self.readinto(buffer, offset)
+        return bytes(buffer)
 
     def file(self):
         """That file as a file object of Python."""
@@ -124,7 +138,8 @@ class Frame:
     def hdus(self):
         """That file as an astropy HDUList; units are read and decrypted when they are used. The frame must stay open."""
         from astropy.io import fits
-        return fits.open(self.file(), lazy_load_hdus=True, memmap=False)
+        from ._astropy import LazyFile
+        return fits.open(LazyFile(self), lazy_load_hdus=True, memmap=False)
 
     def write(self, target, replace=False, jobs=0):
         """Writes that file."""
@@ -212,6 +227,12 @@ def cutout(path, section=None, unit=0, center=None, size=None, header_key=None, 
     """A part of an image of a frame, see Frame.cutout."""
     with Frame(path, header_key, data_key, config, key_manager) as frame:
         return frame.cutout(section, unit, center, size)
+
+
+def info(path):
+    """What is known of a frame without a key, see Frame.facts."""
+    with Frame(path, key_manager=False) as frame:
+        return frame.facts
 
 
 def seal(source, target, collection=None, header_key=None, data_key=None, config=None, segment_bytes=0, replace=False, jobs=0):

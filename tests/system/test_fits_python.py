@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package on a real image: levels, lazy reading, cut-outs, exceptions."""
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -20,14 +21,17 @@ naos.seal(image, path("s.fits"), header_key=header, data_key=data, segment_bytes
 try:
     naos.seal(image, path("s.fits"), header_key=header, data_key=data)
     raise SystemExit("an existing file was replaced")
-except naos.SystemFailure as error:
+except FileExistsError as error:  # as any program of Python expects
+    assert isinstance(error, naos.ExistsError) and isinstance(error, naos.SystemFailure) and "s.fits" in str(error)
     assert error.name == "NAOS_E_EXISTS" and error.remedy
+assert naos.info(path("s.fits"))["units"] == 4 and naos.info(path("s.fits"))["segment_bytes"] == 65536
 original = fits.open(image)
 with naos.open(path("s.fits"), header, data, key_manager=False) as hdus:
     assert len(hdus) == len(original)
     for ours, theirs in zip(hdus, original):
         assert repr(ours.header) == repr(theirs.header)
         assert ours.data is None and theirs.data is None or np.array_equal(ours.data, theirs.data)
+    assert np.array_equal(hdus[1].section[100:200, 300:310], original[1].data[100:200, 300:310])
 with naos.Frame(path("s.fits"), header, data, key_manager=False) as frame:
     assert frame.level == "full" and frame.keys == ("right", "right") and frame.reasons == ("", "")
     assert frame.read(0, frame.size + 100) == open(image, "rb").read()
@@ -71,7 +75,7 @@ with naos.open(path("s.fits"), data_key=data, key_manager=False) as pixels:
     assert np.array_equal(pixels[1].data, original[1].data)
 with naos.open(path("s.fits"), header_key=header, key_manager=False) as metadata:
     assert metadata.frame.level == "metadata-only" and not metadata[1].data.any()
-for keys, wanted in (((None, None), naos.DeniedError), ((data, header), naos.IntegrityError)):
+for keys, wanted in (((None, None), naos.DeniedError), ((data, header), naos.WrongKeyError)):
     try:
         naos.open(path("s.fits"), *keys, key_manager=False)
         raise SystemExit("a frame was opened without its keys")
@@ -80,20 +84,82 @@ for keys, wanted in (((None, None), naos.DeniedError), ((data, header), naos.Int
 try:
     naos.Frame(image, header, data, key_manager=False)
     raise SystemExit("a plain file was opened as a frame")
-except naos.IntegrityError as error:
-    assert error.name == "NAOS_E_FORMAT"
+except naos.FormatError as error:
+    assert isinstance(error, naos.IntegrityError) and error.name == "NAOS_E_FORMAT"
+try:
+    naos.open(path("nowhere"))
+    raise SystemExit("a file that is not there was opened")
+except FileNotFoundError as error:
+    assert isinstance(error, naos.NotFoundError)
+with open(path("s.fits"), "r+b") as file:
+    file.seek(5_000_000)
+    byte = file.read(1)[0]
+    file.seek(5_000_000)
+    file.write(bytes([byte ^ 1]))
+with naos.open(path("s.fits"), header, data, key_manager=False) as changed:
+    try:
+        [hdu.data for hdu in changed]
+        raise SystemExit("changed data was given out")
+    except naos.TamperedError as error:
+        assert "segment" in str(error)
 print("all is well")
 '''
+
+# An array is filled in place: opening 128 MB of pixels takes little more memory than they have, a section next to none.
+MEMORY = r'''
+import sys, os
+import numpy as np
+from astropy.io import fits
+import naos
+directory = sys.argv[1]
+path = lambda name: os.path.join(directory, name)
+fits.PrimaryHDU(np.arange(32 << 20, dtype=">f4").reshape(8192, 4096)).writeto(path("b.fits"))
+header, data = bytes(range(16)), bytes(range(16, 32))
+naos.seal(path("b.fits"), path("b.s.fits"), header_key=header, data_key=data)
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) << 10
+open("/proc/self/clear_refs", "w").write("5")
+before = peak()
+hdus = naos.open(path("b.s.fits"), header, data, key_manager=False)
+assert hdus[0].section[4000:4256, 1000:1256].sum() > 0
+section = peak() - before
+assert hdus[0].data[8191, 4095] == np.float32((32 << 20) - 1)
+print(section >> 20, (peak() - before) >> 20)
+'''
+
+
+def run_python(package, script, *arguments):
+    pytest.importorskip("astropy", reason="python3-astropy is not installed")
+    env = dict(os.environ, PYTHONPATH=str(package), NAOS_LIBRARY=str(conftest.BUILD / "libnaos.so.0"),
+               NAOS_CONFIG=os.devnull)
+    if os.environ.get("NAOS_SANITIZE", "none") != "none":  # its run time must be there before Python's own memory
+        runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
+        env.update(LD_PRELOAD=runtime, ASAN_OPTIONS="detect_leaks=0")
+    done = subprocess.run(["/usr/bin/python3", "-c", script, *map(str, arguments)], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_frames_from_python(tmp_path):
     if not os.path.exists(IMAGE):
         pytest.skip("python-drizzle-testdata has the image")
-    pytest.importorskip("astropy", reason="python3-astropy is not installed")
-    env = dict(os.environ, PYTHONPATH=str(conftest.SOURCE / "python"), NAOS_LIBRARY=str(conftest.BUILD / "libnaos.so.0"),
-               NAOS_CONFIG=os.devnull)
-    if os.environ.get("NAOS_SANITIZE", "none") != "none":  # its run time must be there before Python's own memory
-        runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
-        env.update(LD_PRELOAD=runtime, ASAN_OPTIONS="detect_leaks=0")
-    done = subprocess.run(["/usr/bin/python3", "-c", SCRIPT, IMAGE, str(tmp_path)], env=env, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and "all is well" in done.stdout, done.stdout + done.stderr
+    assert "all is well" in run_python(conftest.SOURCE / "python", SCRIPT, IMAGE, tmp_path)
+
+
+def test_data_is_decrypted_straight_into_its_array(tmp_path):
+    section_mb, all_mb = map(int, run_python(conftest.SOURCE / "python", MEMORY, tmp_path).split())
+    own_mb = 0 if os.environ.get("NAOS_SANITIZE", "none") == "none" else 64  # of AddressSanitizer
+    assert section_mb < 40 + own_mb and 128 <= all_mb < 160 + own_mb, (section_mb, all_mb)
+
+
+def test_pip_installs_the_package_from_the_tree(tmp_path):
+    shutil.copytree(conftest.SOURCE / "python", tmp_path / "source")
+    installed = tmp_path / "installed"
+    words = ["/usr/bin/python3", "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps", "--no-index", "--target", installed,
+             tmp_path / "source"]
+    if subprocess.run(words[:3] + ["--version"], capture_output=True).returncode != 0:
+        pytest.skip("python3-pip is not installed")
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "frame.py" in run_python(installed, "import naos.frame; print(naos.frame.__file__)")
+    assert str(installed) in run_python(installed, "import naos; print(naos.__file__)")
