@@ -184,7 +184,8 @@ static void measure_one(struct measure *measure, const char *what, int round)
 	cpu = cpu_s() - cpu;
 	unsigned long long read = bytes_read() - read_before;
 	if (round > 0)
-		printf("{\"what\": \"%s\", \"round\": %d, \"wall_s\": %.6f, \"cpu_s\": %.6f, \"bytes_read\": %llu}\n", what, round, wall, cpu, read);
+		printf("{\"what\": \"%s\", \"round\": %d, \"wall_s\": %.6f, \"cpu_s\": %.6f, \"bytes_read\": %llu}\n", what, round, wall,
+		       cpu, read);
 	if (measure->memory)
 		(void)munmap(measure->memory, measure->bytes);
 	measure->memory = NULL;
