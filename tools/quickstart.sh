@@ -61,7 +61,7 @@ make_certificates() {
 	run naos ca issue ca node17
 }
 
-# Writes keyd.conf and starts the key manager: $port, and its addresses $admin (all rights) and $node (may use keys).
+# Writes keyd.conf, with the sections in $roles, and starts the key manager: $port, and its addresses $admin (all rights) and $node (may use keys).
 start_keyd() {
 	cat >keyd.conf <<TXT
 [keyd]
@@ -86,6 +86,7 @@ identities = naos://host/node*
 operations = locate read encrypt decrypt
 keys = *
 TXT
+	printf '%s\n' "${roles-}" >>keyd.conf
 	# nobody but the key manager knows the token
 	SOFTHSM2_CONF=$work/softhsm2.conf naos-keyd --config keyd.conf >keyd.out 2>keyd.log &
 	keyd=$!
