@@ -122,3 +122,33 @@ class Corpus:
                 self.wrong.append(f"{name}: {kind}: {done.stderr}")
                 return
             self.judge(kind, opened, name, original)
+
+    def report(self, title):
+        """Lines for a person."""
+        yield f"{title}: {self.files} files, {self.identical} came back byte for byte, {len(self.refused)} refused"
+        if self.identical:
+            for kind, counts in self.reads.items():
+                yield f"    {kind:<14}" + "".join(f"{reader} {counts[reader]:<5}" for reader in self.judges)
+        reasons = collections.defaultdict(list)
+        for name, reason in self.refused:
+            reasons[reason].append(name)
+        for reason, names in reasons.items():
+            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            yield f"    refused: {reason}: {shown}"
+
+
+PACKAGES = """eso-midas-testdata python-drizzle-testdata python3-astropy ftools-fv pdl libastro-fits-cfitsio-perl python3-reproject python3-photutils
+python3-ccdproc python3-astroscrappy python3-pydl python3-sunpy python3-pysynphot python3-synphot python3-fitsio python3-astroquery
+python3-radio-beam python3-regions munipack-core healpy-data iraf-rvsao iraf-noao""".split()
+
+
+def fetch(package, folder):
+    """Unpacks a package of the distribution below folder, without installing it; False where it is not to be had."""
+    folder.mkdir()
+    got = subprocess.run(["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", package], cwd=folder, capture_output=True, timeout=600)
+    if got.returncode != 0:
+        return False
+    for archive in folder.glob("*.deb"):
+        subprocess.run(["dpkg-deb", "-x", archive, folder], check=True, capture_output=True)
+        archive.unlink()
+    return True
