@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fits/structure.h"
+#include "fits/structure_inside.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -134,16 +134,12 @@ static struct naos_fits_unit *add_unit(struct naos_fits_structure *structure)
 	return &units[structure->count++];
 }
 
-static int add_hdu(fitsfile *fits, int fd, const char *name, struct naos_fits_structure *structure, struct naos_error *err)
+int fits_structure_add(int fd, const char *name, uint64_t header, uint64_t data, uint64_t end, struct naos_fits_structure *structure,
+		       struct naos_error *err)
 {
-	LONGLONG header, data, end;
-	int status = 0;
-	if (fits_get_hduaddrll(fits, &header, &data, &end, &status) != 0)
-		return refuse(name, structure->count, status, err);
 	const struct naos_fits_unit *before = structure->count ? &structure->units[structure->count - 1] : NULL;
 	uint64_t expected = before ? before->data_offset + before->data_bytes : 0;
-	if (header < 0 || data <= header || end < data || (uint64_t)header != expected || (data - header) % NAOS_FITS_BLOCK_BYTES != 0 ||
-	    (uint64_t)data > structure->file_bytes)
+	if (data <= header || end < data || header != expected || (data - header) % NAOS_FITS_BLOCK_BYTES != 0 || data > structure->file_bytes)
 		return naos_error_set(err, NAOS_E_FORMAT,
 			"%s: unit %zu does not begin where the one before ends, or is cut off", name,
 				      structure->count + 1);
@@ -152,15 +148,25 @@ static int add_hdu(fitsfile *fits, int fd, const char *name, struct naos_fits_st
 	struct naos_fits_unit *unit = add_unit(structure);
 	if (!unit)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for the structure of %s", name);
-	uint64_t stop = (uint64_t)end < structure->file_bytes ? (uint64_t)end : structure->file_bytes;
-	unit->header_offset = (uint64_t)header;
-	unit->header_bytes = (uint64_t)(data - header);
-	unit->data_offset = (uint64_t)data;
-	unit->data_bytes = stop - (uint64_t)data;
+	unit->header_offset = header;
+	unit->header_bytes = data - header;
+	unit->data_offset = data;
+	unit->data_bytes = (end < structure->file_bytes ? end : structure->file_bytes) - data;
 	if (unit->header_bytes > NAOS_FRAME_MAX_HEADER_BYTES)
 		return naos_error_set(err, NAOS_E_LIMIT, "%s: the header of unit %zu is larger than 256 MiB", name,
 			structure->count);
 	return take_cards(fd, name, unit, err);
+}
+
+static int add_hdu(fitsfile *fits, int fd, const char *name, struct naos_fits_structure *structure, struct naos_error *err)
+{
+	LONGLONG header, data, end;
+	int status = 0;
+	if (fits_get_hduaddrll(fits, &header, &data, &end, &status) != 0)
+		return refuse(name, structure->count, status, err);
+	if (header < 0 || data < 0 || end < 0)
+		return naos_error_set(err, NAOS_E_FORMAT, "%s: unit %zu has no place in the file", name, structure->count + 1);
+	return fits_structure_add(fd, name, (uint64_t)header, (uint64_t)data, (uint64_t)end, structure, err);
 }
 
 static int walk(fitsfile *fits, int fd, const char *name, struct naos_fits_structure *structure, struct naos_error *err)
@@ -176,9 +182,34 @@ static int walk(fitsfile *fits, int fd, const char *name, struct naos_fits_struc
 		if (rc != 0)
 			return rc;
 		const struct naos_fits_unit *last = &structure->units[structure->count - 1];
-		if (last->data_offset + last->data_bytes >= structure->file_bytes)
+		uint64_t next = last->data_offset + last->data_bytes;
+		bool axes = false;
+		if (next >= structure->file_bytes)
 			return 0;
+		rc = fits_structure_needs_axes(fd, name, next, &axes, err);
+		if (rc != 0 || axes)
+			return rc ? rc : fits_structure_walk_axes(fd, name, next, structure, err);
 	}
+}
+
+/* From the first unit on by CFITSIO, up to one that it can't read. */
+static int walk_file(int fd, const char *name, struct naos_fits_structure *structure, struct naos_error *err)
+{
+	char path[32];
+	fitsfile *fits;
+	int code = 0;
+	bool axes = false;
+	int rc = fits_structure_needs_axes(fd, name, 0, &axes, err);
+	if (rc != 0 || axes)
+		return rc ? rc : fits_structure_walk_axes(fd, name, 0, structure, err);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (fits_open_diskfile(&fits, path, READONLY, &code) != 0)
+		return refuse(name, 0, code, err);
+	rc = walk(fits, fd, name, structure, err);
+	code = 0;
+	(void)fits_close_file(fits, &code);
+	fits_clear_errmsg();
+	return rc;
 }
 
 static int add_tail(const char *name, struct naos_fits_structure *structure, struct naos_error *err)
@@ -199,10 +230,9 @@ int naos_fits_structure_read(int fd, const char *name, struct naos_fits_structur
 {
 	struct naos_fits_structure structure = { .count = 0 };
 	struct stat status;
-	char path[32], start[10] = "";
+	char start[10] = "";
 	size_t got;
-	fitsfile *fits;
-	int code = 0, rc = naos_io_pread(fd, start, 9, 0, &got, name, err);
+	int rc = naos_io_pread(fd, start, 9, 0, &got, name, err);
 	if (rc != 0)
 		return rc;
 	if (fstat(fd, &status) != 0)
@@ -212,13 +242,7 @@ int naos_fits_structure_read(int fd, const char *name, struct naos_fits_structur
 		return naos_error_set(err, NAOS_E_FORMAT, "%s is compressed as a whole: uncompress it first", name);
 	if (got < 9 || memcmp(start, "SIMPLE  =", 9) != 0)
 		return naos_error_set(err, NAOS_E_FORMAT, "%s is no FITS file: it does not begin with SIMPLE", name);
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	if (fits_open_diskfile(&fits, path, READONLY, &code) != 0)
-		return refuse(name, 0, code, err);
-	rc = walk(fits, fd, name, &structure, err);
-	code = 0;
-	(void)fits_close_file(fits, &code);
-	fits_clear_errmsg();
+	rc = walk_file(fd, name, &structure, err);
 	if (rc == 0)
 		rc = add_tail(name, &structure, err);
 	if (rc == 0)
