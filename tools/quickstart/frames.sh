@@ -114,7 +114,7 @@ sources original.fits >/dev/null
 run cmp full.fits.cat original.fits.cat
 
 step "A cut-out: only the segments that hold it are read and decrypted"
-as observer naos fits cutout --unit 1 --section "[101:356,1:256]" sealed/j8bt06nyq_flt.fits part.fits
+as observer naos fits cutout -u 1 --section "[101:356,1:256]" sealed/j8bt06nyq_flt.fits part.fits
 run ls -l part.fits sealed/j8bt06nyq_flt.fits
 
 step "In Python: an astropy HDUList, decrypted when it is used"
