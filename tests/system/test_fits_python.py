@@ -125,6 +125,22 @@ assert hdus[0].section[4000:4256, 1000:1256].sum() > 0
 section = peak() - before
 assert hdus[0].data[8191, 4095] == np.float32((32 << 20) - 1)
 print(section >> 20, (peak() - before) >> 20)
+# by several threads, from and to any place
+assert np.array_equal(hdus[0].data, np.arange(32 << 20, dtype=">f4").reshape(8192, 4096))
+with naos.Frame(path("b.s.fits"), header, data, key_manager=False) as frame, open(path("b.fits"), "rb") as plain:
+    plain.seek(12345)
+    assert frame.read(12345, 100_000_001) == plain.read(100_000_001)
+    with open(path("b.s.fits"), "r+b") as file:
+        file.seek(70_000_000)
+        byte = file.read(1)[0]
+        file.seek(70_000_000)
+        file.write(bytes([byte ^ 64]))
+    buffer = np.full(100 << 20, 7, dtype="u1")
+    try:
+        frame.readinto(buffer, 0)
+        raise SystemExit("changed data was given out")
+    except naos.TamperedError:
+        assert not buffer.any()
 '''
 
 

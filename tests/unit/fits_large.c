@@ -36,11 +36,13 @@ static void test_the_structure_of_a_file_of_70_gib_is_read(void **state)
 	struct naos_fits_structure structure;
 	const uint64_t data = 70 * GIB;
 	int fd = memfd_create("large", MFD_CLOEXEC);
-	put_cards(block, (const char *const[]){ "SIMPLE  =                    T", "BITPIX  =                  -64", "NAXIS   =                    2",
-						"NAXIS1  =                65536", "NAXIS2  =               143360", "END", NULL });
+	put_cards(block, (const char *const[]){
+		"SIMPLE  =                    T", "BITPIX  =                  -64", "NAXIS   =                    2",
+		"NAXIS1  =                65536", "NAXIS2  =               143360", "END", NULL });
 	assert_int_equal(pwrite(fd, block, BLOCK, 0), BLOCK);
-	put_cards(block, (const char *const[]){ "XTENSION= 'IMAGE   '", "BITPIX  =                    8", "NAXIS   =                    1",
-						"NAXIS1  =                    3", "PCOUNT  =                    0", "GCOUNT  =                    1", "END", NULL });
+	put_cards(block, (const char *const[]){
+		"XTENSION= 'IMAGE   '", "BITPIX  =                    8", "NAXIS   =                    1",
+		"NAXIS1  =                    3", "PCOUNT  =                    0", "GCOUNT  =                    1", "END", NULL });
 	assert_int_equal(pwrite(fd, block, BLOCK, (off_t)(BLOCK + blocks(data))), BLOCK);
 	assert_int_equal(ftruncate(fd, (off_t)(3 * BLOCK + blocks(data))), 0);
 	assert_ok(naos_fits_structure_read(fd, "large.fits", &structure, &err), &err);
