@@ -122,7 +122,7 @@ void naos_frame_facts(const struct naos_frame *frame, struct naos_frame_facts *r
 	_Static_assert(sizeof(ret->frame_id) == NAOS_UUID_TEXT_BYTES, "identifiers fit");
 	const struct naos_frame_manifest *manifest = naos_frame_manifest(frame);
 	struct naos_frame_facts facts = {
-		.version = 2, .segment_bytes = manifest->segment_bytes, .units = manifest->hdu_count, .bytes = manifest->file_bytes,
+		.version = manifest->version, .segment_bytes = manifest->segment_bytes, .units = manifest->hdu_count, .bytes = manifest->file_bytes,
 	};
 	(void)snprintf(facts.algorithm, sizeof(facts.algorithm), "%s", naos_algorithm_name(manifest->algorithm));
 	put_uuid(&manifest->frame_id, facts.frame_id);

@@ -102,16 +102,18 @@ static void make(struct hand *hand)
 	units[0] = (struct naos_frame_hdu){ .header_bytes = BLOCK, .data_bytes = blocks(70 * GIB) };
 	units[1] = (struct naos_frame_hdu){ .header_bytes = BLOCK, .data_bytes = BLOCK };
 	hand->manifest = (struct naos_frame_manifest){
-		.algorithm = NAOS_AES_256_GCM, .file_bytes = 3 * BLOCK + blocks(70 * GIB), .segment_bytes = NAOS_FRAME_MIN_SEGMENT_BYTES,
-		.hdu_count = 2, .hdus = calloc(2, sizeof(*units)),
+		.version = 2, .algorithm = NAOS_AES_256_GCM, .file_bytes = 3 * BLOCK + blocks(70 * GIB),
+		.segment_bytes = NAOS_FRAME_MIN_SEGMENT_BYTES, .hdu_count = 2, .hdus = calloc(2, sizeof(*units)),
 	};
 	assert_non_null(hand->manifest.hdus);
 	memcpy(hand->manifest.hdus, units, sizeof(units));
 	assert_ok(naos_uuid_random(&hand->manifest.frame_id, &err), &err);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_ok(naos_secret_random(32, &hand->keys[i], &err), &err);
+		naos_autosecret struct naos_secret *derived = NULL;
 		assert_ok(naos_frame_key_derive(&hand->manifest, (enum naos_frame_part)(i + 1), hand->keys[i], hand->manifest.commit[i],
-						&hand->gcm[i], &err), &err);
+						&derived, &err), &err);
+		assert_ok(naos_gcm_key_create(NAOS_AES_256_GCM, derived, &hand->gcm[i], &err), &err);
 	}
 	assert_ok(naos_frame_manifest_encode(&hand->manifest, &err), &err);
 	assert_ok(naos_container_lay_out(&hand->manifest, &hand->container, &err), &err);
