@@ -183,25 +183,25 @@ static int walk(fitsfile *fits, int fd, const char *name, struct naos_fits_struc
 			return rc;
 		const struct naos_fits_unit *last = &structure->units[structure->count - 1];
 		uint64_t next = last->data_offset + last->data_bytes;
-		bool axes = false;
+		bool unsafe = false;
 		if (next >= structure->file_bytes)
 			return 0;
-		rc = fits_structure_needs_axes(fd, name, next, &axes, err);
-		if (rc != 0 || axes)
-			return rc ? rc : fits_structure_walk_axes(fd, name, next, structure, err);
+		rc = fits_structure_is_unsafe(fd, name, next, &unsafe, err);
+		if (rc != 0 || unsafe)
+			return rc ? rc : fits_structure_walk_plain(fd, name, next, structure, err);
 	}
 }
 
-/* From the first unit on by CFITSIO, up to one that it can't read. */
+/* From the first unit on by CFITSIO, up to one that it crashes on. */
 static int walk_file(int fd, const char *name, struct naos_fits_structure *structure, struct naos_error *err)
 {
 	char path[32];
 	fitsfile *fits;
 	int code = 0;
-	bool axes = false;
-	int rc = fits_structure_needs_axes(fd, name, 0, &axes, err);
-	if (rc != 0 || axes)
-		return rc ? rc : fits_structure_walk_axes(fd, name, 0, structure, err);
+	bool unsafe = false;
+	int rc = fits_structure_is_unsafe(fd, name, 0, &unsafe, err);
+	if (rc != 0 || unsafe)
+		return rc ? rc : fits_structure_walk_plain(fd, name, 0, structure, err);
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (fits_open_diskfile(&fits, path, READONLY, &code) != 0)
 		return refuse(name, 0, code, err);

@@ -10,10 +10,10 @@
 int fits_structure_add(int fd, const char *name, uint64_t header, uint64_t data, uint64_t end, struct naos_fits_structure *structure,
 		       struct naos_error *err) naos_must_check;
 
-/* structure_axes.c.  Whether CFITSIO must not see the unit at this offset. */
-int fits_structure_needs_axes(int fd, const char *name, uint64_t offset, bool *ret, struct naos_error *err) naos_must_check;
+/* structure_plain.c.  Whether CFITSIO must not see the unit at this offset. */
+int fits_structure_is_unsafe(int fd, const char *name, uint64_t offset, bool *ret, struct naos_error *err) naos_must_check;
 /* All units from an offset on. */
-int fits_structure_walk_axes(int fd, const char *name, uint64_t offset, struct naos_fits_structure *structure,
+int fits_structure_walk_plain(int fd, const char *name, uint64_t offset, struct naos_fits_structure *structure,
 			     struct naos_error *err) naos_must_check;
 
 #endif

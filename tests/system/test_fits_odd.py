@@ -77,12 +77,13 @@ KINDS.update({
     "random groups": lambda: header(card("SIMPLE", "T"), card("BITPIX", -32), card("NAXIS", 3), card("NAXIS1", 0), card("NAXIS2", 3), card("NAXIS3", 4),
                                     card("GROUPS", "T"), card("PCOUNT", 2), card("GCOUNT", 10), "PTYPE1  = 'UU      '", "PTYPE2  = 'VV      '") + data(numbers(-32) * 20 + bytes(80)),
     "heap": lambda: made_by_astropy("heap"), "unsigned": lambda: made_by_astropy("unsigned"),
+    "an empty tile": lambda: made_by_astropy("RICE_1").replace(b"ZTILE1  =                   64", b"ZTILE1  =                    0"),
     "RICE_1": lambda: made_by_astropy("RICE_1"), "GZIP_1": lambda: made_by_astropy("GZIP_1"), "PLIO_1": lambda: made_by_astropy("PLIO_1"),
     "HCOMPRESS_1": lambda: made_by_astropy("HCOMPRESS_1"),
 })
 
 
-UNITS = {"120 axes in an extension": 4, "many extensions": 301, "bytes behind": 2, "heap": 2, "unsigned": 3, "RICE_1": 2, "GZIP_1": 2, "PLIO_1": 2, "HCOMPRESS_1": 2}
+UNITS = {"120 axes in an extension": 4, "many extensions": 301, "bytes behind": 2, "heap": 2, "unsigned": 3, "an empty tile": 2, "RICE_1": 2, "GZIP_1": 2, "PLIO_1": 2, "HCOMPRESS_1": 2}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,5 +1,5 @@
-/* Units by the arithmetic of the standard (FITS 4.0, 4.4.1 and 6.1.1), for those that CFITSIO can't read: it has room for 99 axes,
- * the standard allows 999, and beyond its room it crashes.  SPDX-License-Identifier: Apache-2.0 */
+/* Units by the arithmetic of the standard (FITS 4.0, 4.4.1 and 6.1.1), for those that CFITSIO 4.2 crashes on: it has room for 99 axes
+ * where the standard allows 999, and divides by the size of a tile.  SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "base/io.h"
@@ -44,14 +44,26 @@ static int read_header(int fd, const char *name, uint64_t offset, uint8_t **ret,
 	}
 }
 
-int fits_structure_needs_axes(int fd, const char *name, uint64_t offset, bool *ret, struct naos_error *err)
+static bool has_empty_tile(const uint8_t *header, uint64_t bytes)
+{
+	long long length;
+	for (unsigned i = 1; i <= 9; i++) { /* more than CFITSIO reads */
+		char keyword[16];
+		(void)snprintf(keyword, sizeof(keyword), "ZTILE%u", i);
+		if (naos_fits_card_find(header, bytes, keyword) && (!naos_fits_card_number(header, bytes, keyword, &length) || length < 1))
+			return true;
+	}
+	return false;
+}
+
+int fits_structure_is_unsafe(int fd, const char *name, uint64_t offset, bool *ret, struct naos_error *err)
 {
 	naos_autofree uint8_t *header = NULL;
 	uint64_t bytes = 0;
 	long long axes;
 	int rc = read_header(fd, name, offset, &header, &bytes, err);
 	if (rc == 0)
-		*ret = header && naos_fits_card_number(header, bytes, "NAXIS", &axes) && axes > CFITSIO_AXES;
+		*ret = header && ((naos_fits_card_number(header, bytes, "NAXIS", &axes) && axes > CFITSIO_AXES) || has_empty_tile(header, bytes));
 	return rc;
 }
 
@@ -81,7 +93,7 @@ static bool data_bytes_of(const uint8_t *header, uint64_t bytes, uint64_t *ret)
 			     !__builtin_mul_overflow(elements, (uint64_t)llabs(bitpix) / 8, ret) && *ret < NAOS_FRAME_MAX_BYTES);
 }
 
-int fits_structure_walk_axes(int fd, const char *name, uint64_t offset, struct naos_fits_structure *structure, struct naos_error *err)
+int fits_structure_walk_plain(int fd, const char *name, uint64_t offset, struct naos_fits_structure *structure, struct naos_error *err)
 {
 	while (offset < structure->file_bytes) {
 		naos_autofree uint8_t *header = NULL;
