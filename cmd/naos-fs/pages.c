@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "transport.h"
+
 #define WAIT_MS 20
 #define STOP_MS 1000
 
@@ -92,6 +94,7 @@ void pages_drop(struct naos_fs *fs, fuse_ino_t ino, uint64_t offset, uint64_t by
 	struct pages *pages = fs->pages;
 	struct job *job = malloc(sizeof(*job));
 	const struct timespec until = from_now(WAIT_MS);
+	transport_may_wait(fs); /* for reads that somebody else must answer */
 	if (!job)
 		return;
 	*job = (struct job){ .ino = ino, .offset = offset, .bytes = bytes };
