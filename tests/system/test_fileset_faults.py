@@ -218,6 +218,7 @@ def test_a_flush_that_fails_is_told(faulty):
     faulty.fault("0")
     assert attempt(os.fsync, fd) == errno.EIO, "nobody knows what the kernel dropped"
     os.close(fd)
+    time.sleep(0.5)  # naos-fs is told of a close after it returned
     fd = os.open(faulty.path / "a", os.O_RDWR)
     os.pwrite(fd, b"y" * 100000, 0)
     os.fsync(fd)
