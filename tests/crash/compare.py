@@ -205,6 +205,8 @@ class CLike(Writer):
         elif self.step == 1:
             self.known.update(self.mine)
             self.mine = {}
+            if self.d.size() == model.P(self.size) and not self.trim and not self.bits:   # rule 13's first two flushes are one
+                return self.step_clean()
             if self.dirty:
                 self.settle()
                 model.put_map(self.d, filled=self.bits)
@@ -214,12 +216,16 @@ class CLike(Writer):
             self.d.truncate(model.P(self.size))
             self.step = 2
         elif self.step == 2:
-            model.put_state(self.d, sealed=self.epoch, epoch=self.epoch, size=self.size, dsize=self.size, clean=True, shared=False)
-            self.sealed, self.unfinished, self.step = self.epoch, True, 3
+            return self.step_clean()
         else:
             self.d.write_sector(0, "AB"[model.read_state(self.d).seq & 1], None)
             self.unfinished, self.step = False, 0
             return True
+        return False
+
+    def step_clean(self):
+        model.put_state(self.d, sealed=self.epoch, epoch=self.epoch, size=self.size, dsize=self.size, clean=True, shared=False)
+        self.sealed, self.dirty, self.unfinished, self.step = self.epoch, False, True, 3
         return False
 
     def close(self):
