@@ -1,11 +1,16 @@
 /* Boxes in the sky, by wcslib.  SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <math.h>
-#include <pthread.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <wcslib/wcs.h>
 #include <wcslib/wcsfix.h>
 #include <wcslib/wcshdr.h>
 
+#include "base/io.h"
 #include "fits/cutout_inside.h"
 #include "fits/structure.h"
 
@@ -101,8 +106,19 @@ static void coordinates_end(struct coordinates *coordinates)
 		(void)wcsvfree(&coordinates->count, &coordinates->all);
 }
 
-/* The parser of wcslib has state of its own. */
-static pthread_mutex_t parse_lock = PTHREAD_MUTEX_INITIALIZER;
+/* A value as the standard has it. */
+static bool is_well_formed(const char *card)
+{
+	for (unsigned i = 0; i < NAOS_FITS_CARD_BYTES; i++)
+		if (card[i] < 0x20 || card[i] > 0x7e)
+			return false;
+	if (card[8] != '=' || card[9] != ' ')
+		return false;
+	const char *end = card + NAOS_FITS_CARD_BYTES, *at = card + 10;
+	while (at < end && *at == ' ')
+		at++;
+	return at == end || *at != '\'' || memchr(at + 1, '\'', (size_t)(end - at - 1));
+}
 
 static int parse_header(const struct frame_image *image, struct coordinates *coordinates)
 {
@@ -114,14 +130,12 @@ static int parse_header(const struct frame_image *image, struct coordinates *coo
 		const char *card = (const char *)image->header + at;
 		if (memcmp(card, "END     ", 8) == 0)
 			break;
-		if (frame_is_distortion(card))
-			continue; /* tables in other units */
+		if (frame_is_distortion(card) || !is_well_formed(card))
+			continue; /* the first need tables in other units */
 		memcpy(text + (size_t)used++ * NAOS_FITS_CARD_BYTES, card, NAOS_FITS_CARD_BYTES);
 	}
 	text[(size_t)used * NAOS_FITS_CARD_BYTES] = 0;
-	(void)pthread_mutex_lock(&parse_lock);
 	int status = wcspih(text, used, WCSHDR_all, 0, &rejected, &coordinates->count, &coordinates->all);
-	(void)pthread_mutex_unlock(&parse_lock);
 	naos_wipe(text, image->header_bytes);
 	return status;
 }
@@ -187,7 +201,7 @@ static bool take_axis(const struct frame_image *image, unsigned axis, double cen
 	return true;
 }
 
-int frame_sky_section(const struct frame_image *image, const struct naos_sky *sky, struct naos_cut *cut, struct naos_error *err)
+static int find_section(const struct frame_image *image, const struct naos_sky *sky, struct naos_cut *cut, struct naos_error *err)
 {
 	naos_cleanup(coordinates_end) struct coordinates coordinates = { .count = 0 };
 	double world[2], phi, theta, plane[2], pixel[2], sizes[2];
@@ -214,5 +228,53 @@ int frame_sky_section(const struct frame_image *image, const struct naos_sky *sk
 					      "the box around %.6f,%.6f lies outside the image (its middle would be pixel %.1f,%.1f)",
 					      sky->ra_deg, sky->dec_deg, pixel[0], pixel[1]);
 	}
+	return 0;
+}
+
+/* --- apart ---------------------------------------------------------------------------------------------------------------------- */
+
+/* What comes back. */
+struct answer {
+	int rc;
+	struct naos_cut cut;
+	struct naos_error err;
+};
+
+static void answer_in_child(int fd, const struct frame_image *image, const struct naos_sky *sky, const struct naos_cut *cut)
+{
+	struct answer answer = { .cut = *cut, .err = NAOS_ERROR_INIT };
+	(void)prctl(PR_SET_DUMPABLE, 0); /* no core: the header is in memory */
+	for (int number = 1; number < NSIG; number++)
+		(void)signal(number, SIG_DFL);
+	answer.rc = find_section(image, sky, &answer.cut, &answer.err);
+	_exit(naos_io_write(fd, &answer, sizeof(answer), "a pipe", NULL) == 0 ? 0 : 1);
+}
+
+/* In a process of its own: wcslib (7.12) does not survive every header, and a header is what somebody else wrote.  The child takes no
+ * lock but those of malloc, which fork() takes care of. */
+int frame_sky_section(const struct frame_image *image, const struct naos_sky *sky, struct naos_cut *cut, struct naos_error *err)
+{
+	struct answer answer;
+	int ends[2];
+	size_t got = 0;
+	if (pipe2(ends, O_CLOEXEC) != 0)
+		return naos_error_set_errno(err, errno, "no pipe for the coordinates of an image");
+	pid_t child = fork();
+	if (child == 0)
+		answer_in_child(ends[1], image, sky, cut);
+	int failed = errno;
+	(void)close(ends[1]);
+	int rc = child < 0 ? naos_error_set_errno(err, failed, "no process for the coordinates of an image") :
+			     naos_io_read(ends[0], &answer, sizeof(answer), &got, "a pipe", err);
+	(void)close(ends[0]);
+	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+		;
+	if (rc == 0 && got < sizeof(answer))
+		rc = no_coordinates("wcslib can't read them", err);
+	if (rc != 0)
+		return rc;
+	if (answer.rc != 0)
+		return naos_error_set(err, answer.rc, "%s", answer.err.message);
+	*cut = answer.cut;
 	return 0;
 }
