@@ -11,7 +11,7 @@
 
 #include "transport.h"
 
-#define WAIT_MS 20
+#define WAIT_MS 2000 /* on a busy machine; more would be of use only to who waits for each other */
 #define STOP_MS 1000
 
 struct job {

@@ -223,7 +223,7 @@ static void *watch(void *context)
 
 void transport_may_wait(struct naos_fs *fs)
 {
-	if (self && !self->ring && fs->transport->idle == 0)
+	if (self && !self->ring && fs->transport->idle == 0) /* of threads with rings there is always one that waits for requests */
 		call_reader(fs);
 }
 

@@ -32,7 +32,8 @@ void transport_release_channel(struct channel *channel);
 bool transport_kills_privileges(void);
 /* It is an open with O_TMPFILE, which libfuse knows as create. */
 bool transport_is_tmpfile(void);
-/* This request may wait long from now on, for the key manager or another program: somebody else takes the next one. */
+/* This request may wait long from now on, for the key manager, another program or the answer to another request: somebody else takes
+ * the next one. */
 void transport_may_wait(struct naos_fs *fs);
 /* Memory of this thread for an answer of up to *ret_bytes. */
 uint8_t *transport_buffer(size_t *ret_bytes);

@@ -218,9 +218,12 @@ def test_a_flush_that_fails_is_told(faulty):
     faulty.fault("0")
     assert attempt(os.fsync, fd) == errno.EIO, "nobody knows what the kernel dropped"
     os.close(fd)
-    time.sleep(0.5)  # naos-fs is told of a close after it returned
-    fd = os.open(faulty.path / "a", os.O_RDWR)
-    os.pwrite(fd, b"y" * 100000, 0)
+    for _ in range(100):  # naos-fs hears of a close after it is done
+        fd = os.open(faulty.path / "a", os.O_RDWR)
+        if attempt(os.pwrite, fd, b"y" * 100000, 0) == 0:
+            break
+        os.close(fd)
+        time.sleep(0.1)
     os.fsync(fd)
     faulty.kill()
     faulty.start()
