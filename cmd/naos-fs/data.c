@@ -253,6 +253,10 @@ void fs_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_offset, struct f
 	size_t room, done = 0;
 	uint8_t *buffer = transport_buffer(&room);
 	int rc = 0;
+	if (inode_is_fixed(inode_of(fs_of(req), out))) { /* some file systems write to what was open before */
+		(void)fuse_reply_err(req, EPERM);
+		return;
+	}
 	content_begin_change(to);
 	if (fuse_req_ctx(req)->uid != 0 && attr_kill_privileges(req, inode_of(fs_of(req), out)) != 0)
 		rc = naos_error_set_errno(&err, EPERM, "cannot take set-user-id away");

@@ -147,6 +147,9 @@ def file_attributes():
     for flag in (0x20, 0x10):  # nothing is lost by what is refused
         result += [t(ioctl, put, flag), t(os.truncate, "g", 0), t(os.ftruncate, fd, 5), t(os.utime, "g", (1, 1)), t(opened, "g", os.O_WRONLY | os.O_TRUNC),
                    t(opened, "g", os.O_WRONLY | os.O_TRUNC | os.O_CREAT), t(libc.fallocate, fd, 3, ctypes.c_long(0), ctypes.c_long(5000)), content("g"), t(ioctl, put, 0)]
+    t(ioctl, put, 0x10)
+    make("h", b"h" * 100)
+    result += [t(os.copy_file_range, os.open("h", os.O_RDONLY), fd, 50), content("g"), t(ioctl, put, 0)]
     return result
 
 
