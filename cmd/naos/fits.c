@@ -120,9 +120,8 @@ int naos_fits_describe_new(const struct naos_fits *fits, struct naos_collection 
 	const struct naos_invocation *invocation = fits->work.invocation;
 	const char *name = naos_option_value(invocation, "collection"), *segment = naos_option_value(invocation, "segment");
 	const char *format = naos_option_value(invocation, "format");
-	uint64_t bytes = NAOS_FRAME_SEGMENT_BYTES;
-	bool understood = !segment || naos_parse_size(segment, &bytes);
-	if (!understood || bytes < NAOS_FRAME_MIN_SEGMENT_BYTES || bytes > NAOS_FRAME_MAX_SEGMENT_BYTES)
+	uint64_t bytes = 0; /* by the size of the file */
+	if (segment && (!naos_parse_size(segment, &bytes) || bytes < NAOS_FRAME_MIN_SEGMENT_BYTES || bytes > NAOS_FRAME_MAX_SEGMENT_BYTES))
 		return naos_error_set(err, NAOS_E_USAGE, "--segment is a size from 64KiB to 16MiB");
 	if (format && strcmp(format, "1") != 0 && strcmp(format, "2") != 0)
 		return naos_error_set(err, NAOS_E_USAGE, "--format is 1 or 2");

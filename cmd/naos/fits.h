@@ -12,7 +12,7 @@
 #define NAOS_OPTION_DATA_KEY { "data-key", 0, "SOURCE", "data key in the same way" }
 #define NAOS_OPTION_FORCE { "force", 0, NULL, "replace targets that exist and are not current" }
 #define NAOS_OPTION_SEGMENT \
-	{ "segment", 0, "SIZE", "bytes that are encrypted, read and checked together (default 4MiB; 64KiB to 16MiB)" }
+	{ "segment", 0, "SIZE", "bytes that are encrypted, read and checked together (64KiB to 16MiB; default 64KiB, larger from 4GiB on)" }
 
 #define NAOS_OPTION_FORMAT { "format", 0, "NUMBER", "version of the format: 2 (default) for any file, 1 for one image" }
 

@@ -62,7 +62,8 @@ struct naos_frame_access {
 
 /* Seals the FITS file `source` to `target`, which gets its name when it is complete and durable.  With a collection (a section of
  * the configuration) fresh keys are made and wrapped by its MEKs, and access gives only config_path; without one (NULL) both keys
- * must be given.  segment_bytes 0: 4 MiB.  jobs: threads, 0: as many as there are CPUs for this process.
+ * must be given.  segment_bytes 0: 64 KiB, or more where a file would have over 65,536 segments.  jobs: threads, 0: as many as there
+ * are CPUs for this process.
  * Errors: NAOS_E_FORMAT (no FITS file, with the reason), NAOS_E_EXISTS unless replace, NAOS_E_CHANGED, key manager. */
 int naos_frame_seal(const char *source, const char *target, const struct naos_frame_access *access, const char *collection,
 		    uint32_t segment_bytes, bool replace, unsigned jobs, struct naos_error *err);

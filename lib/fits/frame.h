@@ -17,7 +17,7 @@ struct naos_frame_new {
 	struct naos_uuid frame_id, collection_id;
 	const struct naos_secret *keys[2]; /* header key, data key: 16 or 32 bytes each, not the same; borrowed */
 	const struct naos_blob *blobs[2];  /* the same wrapped, or NULL */
-	uint32_t segment_bytes;            /* 0: NAOS_FRAME_SEGMENT_BYTES */
+	uint32_t segment_bytes;            /* 0: naos_frame_segment_bytes */
 	unsigned jobs;                     /* threads; 0: one */
 	void (*progress)(void *context, uint64_t bytes); /* may be NULL; by any thread */
 	void *context;

@@ -16,7 +16,6 @@
 #define NAOS_FRAME_MAX_MANIFEST_BYTES ((size_t)64 << 20) /* mostly structural cards of tables */
 #define NAOS_FRAME_MIN_SEGMENT_BYTES ((uint32_t)64 << 10)
 #define NAOS_FRAME_MAX_SEGMENT_BYTES ((uint32_t)16 << 20) /* what is encrypted and checked together */
-#define NAOS_FRAME_SEGMENT_BYTES ((uint32_t)4 << 20)     /* where nothing else is asked for */
 #define NAOS_FRAME_MAX_BYTES ((uint64_t)1 << 50)         /* of the FITS file */
 #define NAOS_FRAME_MAX_HEADER_BYTES ((uint64_t)256 << 20) /* of all headers of a file: they are held in memory */
 
@@ -54,6 +53,16 @@ static inline uint64_t naos_frame_segments(const struct naos_frame_manifest *man
 	const struct naos_frame_hdu *unit = &manifest->hdus[hdu];
 	uint64_t bytes = part == NAOS_FRAME_HEADER ? unit->header_bytes : unit->data_bytes;
 	return (bytes + manifest->segment_bytes - 1) / manifest->segment_bytes;
+}
+
+/* Where nothing else is asked for.  A part of an image costs whole segments, and 64 KiB cost no more to open than as a piece of a larger
+ * segment; but a file has at most 65,536 of them, up to 4 MiB each, so that its table of them stays small. */
+static inline uint32_t naos_frame_segment_bytes(uint64_t file_bytes)
+{
+	uint32_t bytes = NAOS_FRAME_MIN_SEGMENT_BYTES;
+	while (bytes < (uint32_t)4 << 20 && file_bytes / bytes >= 65536)
+		bytes *= 2;
+	return bytes;
 }
 
 #endif

@@ -146,7 +146,7 @@ static int describe(const struct naos_frame_new *what, const struct naos_fits_st
 		.frame_id = what->frame_id,
 		.collection_id = what->collection_id,
 		.file_bytes = structure->file_bytes,
-		.segment_bytes = what->segment_bytes ? what->segment_bytes : NAOS_FRAME_SEGMENT_BYTES,
+		.segment_bytes = what->segment_bytes ? what->segment_bytes : naos_frame_segment_bytes(structure->file_bytes),
 		.hdu_count = (uint32_t)structure->count,
 		.hdus = calloc(structure->count, sizeof(*manifest->hdus)),
 	};
