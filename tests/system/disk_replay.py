@@ -22,7 +22,8 @@ RECORDER = conftest.BUILD / "tests/tools/disk_recorder"
 HEAD = struct.Struct("<IIQ")
 WRITE, FLUSH, ZEROS = 1, 2, 3
 # file system: smallest size in MiB, how it is made, options of its mount
-KINDS = {"ext4": (64, ["mkfs.ext4", "-q", "-F", "-b", "4096"], "loop,commit=1"), "xfs": (320, ["mkfs.xfs", "-q", "-K"], "loop")}
+KINDS = {"ext4": (64, ["mkfs.ext4", "-q", "-F", "-b", "4096"], "loop,commit=1"),
+         "xfs": (320, ["mkfs.xfs", "-q", "-K"], "loop,nouuid")}  # other mount name spaces may have a cut of before a little longer
 PIECE = 4096
 
 
@@ -37,8 +38,8 @@ def missing():
     return None
 
 
-def mount(image, path, options="loop"):
-    subprocess.run(["mount", "-o", options, image, path], check=True, timeout=120)
+def mount(image, path, kind):
+    subprocess.run(["mount", "-o", KINDS[kind][2], image, path], check=True, timeout=120)
 
 
 def unmount(path):
@@ -52,7 +53,7 @@ class Disk:
         self.served, self.path = self.directory / "served", self.directory / "disk"
 
     def __enter__(self):
-        megabytes, make, options = KINDS[self.kind]
+        megabytes, make, _ = KINDS[self.kind]
         for path in (self.directory, self.served, self.path):
             path.mkdir()
         with open(self.image, "wb") as out:
@@ -64,7 +65,7 @@ class Disk:
                     break
                 time.sleep(0.02)
             subprocess.run([*make, self.served / "disk"], check=True)
-            mount(self.served / "disk", self.path, options)
+            mount(self.served / "disk", self.path, self.kind)
         except BaseException:
             self.__exit__()
             raise

@@ -89,7 +89,7 @@ class Replay:
         # a file of its own: if another mount name space still has the one of before, its loop device would be used again, with its cache
         image = self.directory / f"cut-{self.cuts}"
         self.session.cuts.write(image, end, chance, {"all": 1, "none": 0}.get(how, chance.choice((0.2, 0.5, 0.8))))
-        disk_replay.mount(image, self.path)
+        disk_replay.mount(image, self.path, self.session.disk.kind)
         try:
             {"read": self.read, "mount": self.use, "repair": self.repair}[then]()
         finally:
