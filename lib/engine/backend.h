@@ -12,7 +12,7 @@ struct naos_engine_backend;
 struct naos_gcm_key {
 	const struct naos_engine_backend *backend;
 	enum naos_algorithm algorithm;
-	struct naos_secret *prepared; /* prepared_bytes of the back end, then a mark that a fork wipes with them */
+	struct naos_secret *prepared; /* prepared_bytes of the back end, then a mark that a fork wipes with them, then the raw key */
 	void *contexts;               /* of the back end, outside secret memory; NULL if it needs none */
 };
 
@@ -58,6 +58,7 @@ extern const struct naos_engine_backend naos_engine_ipsec_mb[NAOS_IPSEC_MB_PATHS
 #endif
 #define NAOS_OPENSSL_FLAVOURS 2
 extern const struct naos_engine_backend naos_engine_openssl[NAOS_OPENSSL_FLAVOURS]; /* default, FIPS */
+extern const struct naos_engine_backend naos_engine_cuda;
 
 /* The index-th row of the table, fastest first; NULL behind the last one. */
 const struct naos_engine_backend *naos_engine_row(unsigned index);
@@ -68,12 +69,27 @@ int naos_engine_current(const struct naos_engine_backend **ret, struct naos_erro
 /* Known answers for both algorithms: one message, opened and sealed, and streams.  NAOS_E_SELFTEST names the case. */
 int naos_engine_selftest(const struct naos_engine_backend *backend, struct naos_error *err) naos_must_check;
 
+/* One of those answers; false behind the last one.  Its bytes are static. */
+#define NAOS_KNOWN_ANSWER_BYTES 8192u /* none is longer */
+struct naos_known_answer {
+	enum naos_algorithm algorithm;
+	const uint8_t *key, *nonce, *associated, *plain, *tag;
+	size_t associated_bytes, bytes;
+};
+bool naos_known_answer(unsigned index, struct naos_known_answer *ret);
+
+/* The fastest row of the CPU that works here: what the GPU's row falls back to.  Not for FIPS. */
+int naos_engine_cpu(const struct naos_engine_backend **ret, struct naos_error *err) naos_must_check;
+
 /* naos_gcm_key_create on a given row. */
 int naos_gcm_key_create_on(const struct naos_engine_backend *backend, enum naos_algorithm algorithm,
 			   const struct naos_secret *key, struct naos_gcm_key **ret, struct naos_error *err) naos_must_check;
 
 /* The library context whose DRBG makes nonces: of the FIPS provider once FIPS was chosen, else NULL (the default). */
 OSSL_LIB_CTX *naos_engine_library_context(void);
+
+/* The key itself, in secret memory, for a device that makes it ready by itself; valid as long as the key. */
+int naos_gcm_key_raw(const struct naos_gcm_key *key, const uint8_t **ret, struct naos_error *err) naos_must_check;
 
 /* Ends the opening of one message: what did not match is zeroed, in place too. */
 void naos_gcm_settle(struct naos_gcm_message *message, bool matches);

@@ -75,7 +75,7 @@ int naos_gcm_key_create_on(const struct naos_engine_backend *backend, enum naos_
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for a key");
 	made->backend = backend;
 	made->algorithm = algorithm;
-	int rc = naos_secret_create(backend->prepared_bytes + sizeof(mark), &made->prepared, err);
+	int rc = naos_secret_create(backend->prepared_bytes + sizeof(mark) + key_bytes, &made->prepared, err);
 	if (rc == 0)
 		rc = backend->key_prepare(made, naos_secret_view(key), err);
 	if (rc != 0) {
@@ -83,8 +83,17 @@ int naos_gcm_key_create_on(const struct naos_engine_backend *backend, enum naos_
 		return rc;
 	}
 	memcpy(mark_of(made), &mark, sizeof(mark)); /* lint-ok: no secret, a constant */
+	memcpy(mark_of(made) + sizeof(mark), naos_secret_view(key), key_bytes); /* lint-ok: from slab to slab */
 	*ret = made;
 	return 0;
+}
+
+int naos_gcm_key_raw(const struct naos_gcm_key *key, const uint8_t **ret, struct naos_error *err)
+{
+	int rc = check_key(key, err);
+	if (rc == 0)
+		*ret = mark_of(key) + sizeof(uint64_t);
+	return rc;
 }
 
 int naos_gcm_key_create(enum naos_algorithm algorithm, const struct naos_secret *key, struct naos_gcm_key **ret,

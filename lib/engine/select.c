@@ -12,6 +12,7 @@ static const struct naos_engine_backend *const table[] = {
 	&naos_engine_ipsec_mb[0], &naos_engine_ipsec_mb[1], &naos_engine_ipsec_mb[2], &naos_engine_ipsec_mb[3],
 #endif
 	&naos_engine_openssl[0], &naos_engine_openssl[1],
+	&naos_engine_cuda, /* by name only: from host to host a CPU with VAES is faster */
 };
 
 static struct {
@@ -62,6 +63,20 @@ static int choose(const char *name, bool fips, const struct naos_engine_backend 
 	if (!reason.code)
 		return naos_error_set(err, rc, "%s %s: choose \"openssl\"", name, fips ? "has no FIPS module" : "needs fips = yes");
 	return naos_error_set(err, rc, "%s", reason.message);
+}
+
+int naos_engine_cpu(const struct naos_engine_backend **ret, struct naos_error *err)
+{
+	int rc = NAOS_E_UNSUPPORTED;
+	struct naos_error reason = NAOS_ERROR_INIT;
+	for (size_t i = 0; rc == NAOS_E_UNSUPPORTED && i < NAOS_ARRAY_LENGTH(table); i++) {
+		if (table[i]->fips || table[i] == &naos_engine_cuda)
+			continue;
+		rc = table[i]->start(table[i], &reason);
+		if (rc == 0)
+			*ret = table[i];
+	}
+	return rc == 0 ? 0 : naos_error_set(err, rc, "%s", reason.message);
 }
 
 int naos_engine_select(const char *backend, bool fips, struct naos_error *err)
