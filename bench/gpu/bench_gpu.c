@@ -523,7 +523,8 @@ int main(int argc, char **argv)
 	const struct naos_cuda_info *info = naos_gpu_info(gpu);
 	printf("# %s, %u multiprocessors, driver %u, kernels: %s, confidential computing %s\n", info->name, info->multiprocessors,
 	       info->driver_version, info->kernels, info->confidential == 1 ? "on" : info->confidential == 0 ? "off" : "unknown");
-	fprintf(json, "{\"section\":\"machine\",\"gpu\":\"%s\",\"kernels\":\"%s\",\"driver\":%u}\n", info->name, info->kernels, info->driver_version);
+	fprintf(json, "{\"section\":\"machine\",\"gpu\":\"%s\",\"kernels\":\"%s\",\"driver\":%u}\n", info->name, info->kernels,
+		info->driver_version);
 	if (wanted(argc, argv, "kernel"))
 		kernels();
 	if (wanted(argc, argv, "setup"))

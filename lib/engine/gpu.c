@@ -144,6 +144,7 @@ static void lane_free(struct naos_gpu *gpu, struct gpu_lane *lane)
 	if (!lane)
 		return;
 	lane_buffers_free(gpu, lane);
+	gpu->table->memory_free(gpu->cuda, lane->room, lane->room_bytes);
 	if (lane->cuda)
 		gpu->table->lane_free(lane->cuda);
 	free(lane);

@@ -11,6 +11,8 @@ struct gpu_lane {
 	struct naos_cuda_lane *cuda;
 	uint8_t *buffers[2];
 	size_t buffer_bytes;
+	void *room; /* device memory of gpu_messages.c; zeroed after use */
+	uint64_t room_bytes;
 	struct gpu_lane *next;
 };
 

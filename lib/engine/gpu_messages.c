@@ -43,24 +43,40 @@ static int round_trip(struct naos_gpu *gpu, struct gpu_lane *lane, bool sealing,
 	return rc;
 }
 
+static int reserve_room(struct naos_gpu *gpu, struct gpu_lane *lane, uint64_t bytes, struct naos_error *err)
+{
+	struct naos_cuda_reason reason = { "" };
+	if (lane->room_bytes >= bytes)
+		return 0;
+	gpu->table->memory_free(gpu->cuda, lane->room, lane->room_bytes);
+	lane->room = NULL;
+	lane->room_bytes = 0;
+	int rc = gpu->table->memory(gpu->cuda, bytes, &lane->room, &reason);
+	if (rc != 0)
+		return gpu_failed(gpu, rc, &reason, err);
+	lane->room_bytes = bytes;
+	return 0;
+}
+
 int naos_gpu_messages(struct naos_gpu *gpu, const struct naos_gcm_key *key, bool sealing, struct naos_gcm_message *messages,
 		      size_t count, size_t *ret_done, struct naos_error *err)
 {
 	struct naos_cuda_reason reason = { "" };
 	struct gpu_lane *lane = NULL;
-	uint64_t most = 0;
+	uint64_t most = 0, total = 0;
 	bool touched = false;
 	*ret_done = 0;
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
 		most = messages[i].bytes > most ? messages[i].bytes : most;
+		total += (messages[i].bytes + 15) & ~(uint64_t)15;
+	}
 	const uint64_t room_bytes = (most > ROOM_BYTES ? most : ROOM_BYTES) + 16;
 	naos_autofree struct naos_cuda_segment *segments = calloc(MOST_TOGETHER, sizeof(*segments));
-	naos_autogpumemory struct naos_gpu_memory *room = NULL;
 	if (!segments)
 		return naos_error_set(err, NAOS_E_NOMEM, "no memory for messages of the GPU");
-	int rc = naos_gpu_memory_create(gpu, room_bytes, &room, err);
+	int rc = gpu_lane_take(gpu, 16, &lane, err);
 	if (rc == 0)
-		rc = gpu_lane_take(gpu, 16, &lane, err);
+		rc = reserve_room(gpu, lane, room_bytes, err);
 	if (rc == 0)
 		rc = gpu_lane_key(gpu, lane, key, err);
 	for (size_t first = 0, together; rc == 0 && first < count; first += together) {
@@ -70,13 +86,17 @@ int naos_gpu_messages(struct naos_gpu *gpu, const struct naos_gcm_key *key, bool
 			if (together && bytes > room_bytes)
 				break;
 		}
-		rc = round_trip(gpu, lane, sealing, messages + first, together, room->data, segments, &touched, &reason);
+		rc = round_trip(gpu, lane, sealing, messages + first, together, lane->room, segments, &touched, &reason);
 		if (rc == 0)
 			*ret_done = first + together;
 		else
 			rc = gpu_failed(gpu, rc, &reason, err);
 		if (rc != 0 && touched)
 			rc = naos_error_set(err, NAOS_E_SYSTEM, "the GPU failed while its results were fetched: %s", reason.text);
+	}
+	if (lane && lane->room) { /* no plaintext stays there */
+		(void)gpu->table->zero(lane->cuda, lane->room, total < lane->room_bytes ? total : lane->room_bytes, &reason);
+		(void)gpu->table->wait(lane->cuda, &reason);
 	}
 	gpu_lane_put(gpu, lane);
 	return rc;

@@ -179,6 +179,11 @@ class Frame:
                 call(lib.naos_frame_write_unit, self._handle, number, path)
         return _hdus_of(write)
 
+    def device(self, unit=0, numbers="native"):
+        """The data of a unit in the memory of a GPU, decrypted there: see naos.device."""
+        from .device import DeviceArray
+        return DeviceArray(self, self.find(unit), numbers)
+
     def section(self, unit=0):
         """Pixels of an image by slices, as the section of an astropy HDU: frame.section("SCI")[0:100, 200:300]. Only the segments
         that hold them are read."""

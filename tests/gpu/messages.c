@@ -48,7 +48,8 @@ static void describe(const struct message *m, uint64_t in, uint64_t out, uint8_t
 	memcpy(ret->tag, m->tag, 16);
 }
 
-static void make(uint64_t *seed, struct message *m, const uint8_t *keys, uint32_t key_bytes, uint32_t key_count, uint64_t longest, uint64_t *place)
+static void make(uint64_t *seed, struct message *m, const uint8_t *keys, uint32_t key_bytes, uint32_t key_count, uint64_t longest,
+		 uint64_t *place)
 {
 	m->bytes = some_length(seed, longest);
 	m->associated_bytes = next_random(seed) % 3 ? next_random(seed) % MOST_ASSOCIATED : 0;
@@ -210,7 +211,8 @@ int main(int argc, char **argv)
 	table->lane_free(lane);
 	table->close(cuda);
 	printf("%llu messages, %llu bytes: %llu in place, %llu misaligned, %llu with a first counter of their own, %llu forged: "
-	       "all as they must be\n", (unsigned long long)counts.messages, (unsigned long long)counts.bytes, (unsigned long long)counts.in_place,
+	       "all as they must be\n",
+	       (unsigned long long)counts.messages, (unsigned long long)counts.bytes, (unsigned long long)counts.in_place,
 	       (unsigned long long)counts.misaligned, (unsigned long long)counts.other_counters, (unsigned long long)counts.forged);
 	return 0;
 }
