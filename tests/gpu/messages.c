@@ -22,11 +22,15 @@ static struct {
 	uint64_t messages, bytes, in_place, misaligned, other_counters, forged;
 } counts;
 
+static uint32_t sweep; /* if not 0: the next message has so many blocks */
+
 static uint64_t some_length(uint64_t *seed, uint64_t longest)
 {
 	static const uint64_t edges[] = { 0,   1,   15,  16,  17,   31,   32,   33,    255,   256,
 					  257, 511, 512, 513, 4095, 4096, 4097, 16384, 65536, 131072 };
 	uint64_t r = next_random(seed);
+	if (sweep)
+		return 16 * (uint64_t)sweep++;
 	switch (r % 4) {
 	case 0:
 		r = edges[r / 4 % (sizeof(edges) / sizeof(*edges))] + next_random(seed) % 3;
@@ -201,6 +205,10 @@ int main(int argc, char **argv)
 	uint64_t seed = argc > 4 ? strtoull(argv[4], NULL, 10) : 1;
 	table_open(argv[1]);
 	check_cuda(table->lane(cuda, &lane, &reason));
+	/* where the groups of 256 counters begin in a round depends on the number of blocks: every case once */
+	sweep = 300;
+	batch(&seed, BATCH, 16, 1, longest, lane);
+	sweep = 0;
 	for (unsigned turn = 0; left; turn++) {
 		uint32_t count = left < BATCH ? (uint32_t)left : BATCH;
 		if (turn % 3 == 0 && count > 40)
