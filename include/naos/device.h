@@ -38,8 +38,8 @@ struct naos_device_shape {
 };
 
 /* Reads the data of a unit (from 0) into a GPU.  Nothing is handed out unless all of it was verified.
- * NAOS_E_UNSUPPORTED: there is no GPU, or it failed: read the frame by the CPU; NAOS_E_NOMEM: it has not enough memory;
- * NAOS_E_INTEGRITY: a segment was changed; NAOS_E_USAGE: no such unit, or no image; NAOS_E_DENIED and others: as for
+ * NAOS_E_UNSUPPORTED: there is no GPU, it failed, or the frame is of version 1: read the frame by the CPU; NAOS_E_NOMEM: it has not
+ * enough memory; NAOS_E_INTEGRITY: a segment was changed; NAOS_E_USAGE: no such unit, or no image; NAOS_E_DENIED and others: as for
  * naos_frame_write, if the data key is not right. */
 int naos_frame_read_device(struct naos_frame *frame, size_t unit, enum naos_device_numbers numbers, struct naos_device_array **ret,
 			   struct naos_error *err);

@@ -189,6 +189,9 @@ int naos_frame_read_device(struct naos_frame *frame, size_t unit, enum naos_devi
 		return naos_error_set(err, NAOS_E_USAGE, "%s has no unit %zu, or there are no such numbers", frame->name, unit);
 	if (frame->states[NAOS_FRAME_DATA - 1] != NAOS_FRAME_KEY_RIGHT)
 		return naos_error_set(err, frame->reasons[1].code, "%s", frame->reasons[1].message);
+	if (frame->one)
+		return naos_error_set(err, NAOS_E_UNSUPPORTED, "%s is a frame of version 1, whose data is one message: it is read by the CPU",
+				      frame->name);
 	const uint32_t hdu = (uint32_t)unit;
 	struct naos_device_array *array = calloc(1, sizeof(*array));
 	if (!array)
