@@ -18,6 +18,7 @@
 #include "base/confine.h"
 #include "base/log.h"
 #include "base/notify.h"
+#include "engine/gpu.h"
 #include "keys/expiry.h"
 #include "content.h"
 #include "identity.h"
@@ -252,6 +253,9 @@ static void *tend(void *context)
 			warned = time(NULL);
 			warn_of_expiry(fs);
 		}
+		const char *gpu = naos_gpu_warning();
+		if (gpu)
+			naos_log(NAOS_LOG_WARNING, "event=gpu-failed reason=\"%s\"", gpu);
 		naos_filesets_await(fs->sets, TEND_S);
 		naos_filesets_tend(fs->sets);
 	}

@@ -69,6 +69,7 @@ static int run_doctor(struct naos_invocation *invocation, struct naos_error *err
 	examination->directory = invocation->operand_count ? invocation->operands[0] : NULL;
 	naos_examine_machine(examination);
 	naos_examine_config(examination);
+	naos_examine_gpu(examination);
 	if (examination->directory)
 		naos_examine_directory(examination);
 	examination->config = naos_config_free(examination->config);

@@ -38,6 +38,8 @@ void naos_finding_add(struct naos_examination *examination, enum naos_finding_st
 void naos_examine_machine(struct naos_examination *examination);
 /* doctor_config.c: configuration, engine, key manager and its PIN file, file sets, audit log. */
 void naos_examine_config(struct naos_examination *examination);
+/* doctor_gpu.c: driver, plug-in, confidential computing. */
+void naos_examine_gpu(struct naos_examination *examination);
 /* doctor_directory.c: what the file system of `directory` can do. */
 void naos_examine_directory(struct naos_examination *examination);
 

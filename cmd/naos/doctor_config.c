@@ -9,7 +9,7 @@
 
 #include "audit/audit.h"
 #include "base/uuid.h"
-#include "engine/engine.h"
+#include "engine/configure.h"
 #include "keys/expiry.h"
 #include "keys/provider.h"
 #include "keys/uri.h"
@@ -65,9 +65,8 @@ static void check_config(struct naos_examination *examination)
 static void check_engine(struct naos_examination *examination)
 {
 	static const char why[] = "nothing can be sealed or opened without a back end that passes its known-answer test";
-	const char *backend = naos_config_string(examination->config, "engine", NULL, "backend");
 	struct naos_error err = NAOS_ERROR_INIT;
-	if (naos_engine_select(backend, naos_config_bool(examination->config, "engine", NULL, "fips"), &err) != 0)
+	if (naos_engine_configure(examination->config, &err) != 0)
 		naos_finding_add(examination, NAOS_FINDING_PROBLEM, "engine", why, "set [engine] backend = auto", "%s", err.message);
 	else
 		naos_finding_add(examination, NAOS_FINDING_OK, "engine", why, NULL, "AES-GCM by %s, known answers right", naos_engine_name());

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "engine/configure.h"
 #include "key_source.h"
 
 /* --- start and end --------------------------------------------------------------------------------------------------------- */
@@ -36,8 +37,7 @@ static int read_given(const struct naos_invocation *invocation, const char *opti
 
 static int open_keys(struct naos_fits *fits, const struct naos_invocation *invocation, bool manager, struct naos_error *err)
 {
-	int rc = naos_engine_select(naos_config_string(invocation->config, "engine", NULL, "backend"),
-				    naos_config_bool(invocation->config, "engine", NULL, "fips"), err);
+	int rc = naos_engine_configure(invocation->config, err);
 	if (rc == 0)
 		rc = read_given(invocation, "header-key", &fits->given[0], err);
 	if (rc == 0)

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "command.h"
+#include "engine/gpu.h"
 
 /* A closed descriptor 0, 1 or 2 would be taken by the next file that is opened, which messages would then overwrite.
  * Each is filled with /dev/null in the direction that fails when it is used. */
@@ -84,6 +85,9 @@ int main(int argc, char **argv)
 	if (invocation.verbose)
 		naos_log_start("naos", NAOS_LOG_INFO);
 	rc = finish_output(run_command(&invocation, &err), &err);
+	const char *gpu = naos_gpu_warning();
+	if (gpu)
+		naos_log(NAOS_LOG_WARNING, "%s", gpu);
 	if (rc != 0)
 		naos_log_error(&err);
 	return naos_error_exit_status(rc);

@@ -49,6 +49,13 @@ int naos_device_array_read(const struct naos_device_array *array, uint64_t offse
 /* Wipes it on the device.  Takes NULL, returns NULL.  Whatever uses its address must have ended. */
 struct naos_device_array *naos_device_array_free(struct naos_device_array *array);
 
+/* When this process uses the GPU, instead of what the configuration says ([gpu] use, confidential in naos.conf(5)).  AUTO: into device
+ * memory, and from host to host where it is known to be faster; NEVER: naos_frame_read_device gives NAOS_E_UNSUPPORTED; ALWAYS: from
+ * host to host too; NAOS_E_UNSUPPORTED if there is none.  demand_confidential: a GPU that is not known to be in
+ * confidential-computing mode is refused (NAOS_E_DENIED). */
+enum naos_device_use { NAOS_DEVICE_AUTO = 0, NAOS_DEVICE_NEVER = 1, NAOS_DEVICE_ALWAYS = 2 };
+int naos_device_policy(enum naos_device_use use, bool demand_confidential, struct naos_error *err);
+
 /* One line about the GPU of this process and its confidential-computing mode.  NAOS_E_UNSUPPORTED with the reason if there is none. */
 int naos_device_describe(char *text, size_t text_bytes, struct naos_error *err);
 

@@ -66,6 +66,9 @@ const struct naos_engine_backend *naos_engine_row(unsigned index);
 /* The chosen row; chooses "auto" if nothing was chosen yet. */
 int naos_engine_current(const struct naos_engine_backend **ret, struct naos_error *err) naos_must_check;
 
+/* Whether that one was not asked for by name, and another may do a piece of work. */
+bool naos_engine_automatic(void);
+
 /* Known answers for both algorithms: one message, opened and sealed, and streams.  NAOS_E_SELFTEST names the case. */
 int naos_engine_selftest(const struct naos_engine_backend *backend, struct naos_error *err) naos_must_check;
 

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine/backend.h"
 #include "engine/gpu_inside.h"
@@ -11,7 +12,10 @@
 static struct {
 	pthread_mutex_t lock;
 	struct naos_gpu_settings settings;
+	struct naos_gpu_policy policy;
+	bool policy_forced;
 	bool tried;
+	double start_s; /* how long the first use took */
 	struct naos_gpu *gpu; /* lives as long as the process: others hold memory of it */
 	struct naos_error reason;
 } process = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -27,6 +31,35 @@ void naos_gpu_configure(const struct naos_gpu_settings *settings)
 	(void)pthread_mutex_lock(&process.lock);
 	process.settings = *settings;
 	(void)pthread_mutex_unlock(&process.lock);
+}
+
+void naos_gpu_policy_set(const struct naos_gpu_policy *policy, bool forced)
+{
+	(void)pthread_mutex_lock(&process.lock);
+	if (forced || !process.policy_forced)
+		process.policy = *policy;
+	process.policy_forced = process.policy_forced || forced;
+	(void)pthread_mutex_unlock(&process.lock);
+}
+
+void naos_gpu_policy_get(struct naos_gpu_policy *ret)
+{
+	(void)pthread_mutex_lock(&process.lock);
+	*ret = process.policy;
+	(void)pthread_mutex_unlock(&process.lock);
+}
+
+bool naos_gpu_started(void)
+{
+	(void)pthread_mutex_lock(&process.lock);
+	bool started = process.gpu != NULL;
+	(void)pthread_mutex_unlock(&process.lock);
+	return started;
+}
+
+double naos_gpu_start_seconds(void)
+{
+	return process.start_s;
 }
 
 const char *naos_gpu_warning(void)
@@ -79,37 +112,57 @@ static int load(struct naos_gpu *gpu, struct naos_error *err)
 	if (gpu->table->open(process.settings.device, &gpu->cuda, &reason) != 0)
 		return naos_error_set(err, NAOS_E_UNSUPPORTED, "no CUDA device: %s", reason.text);
 	gpu->table->info(gpu->cuda, &gpu->info);
-	if (process.settings.demand_confidential && gpu->info.confidential != 1)
-		return naos_error_set(err, NAOS_E_DENIED,
-				      "%s is %s, which the configuration demands ([gpu] confidential): set up the GPU for confidential "
-				      "computing, or take the line away",
-				      gpu->info.name,
-				      gpu->info.confidential == 0 ? "not in confidential-computing mode" :
-								    "not known to be in confidential-computing mode");
 	return gpu_selftest(gpu, err);
+}
+
+/* Under the lock. */
+static void try_once(void)
+{
+	struct timespec from, to;
+	struct naos_gpu *gpu = calloc(1, sizeof(*gpu));
+	process.tried = true;
+	if (!gpu) {
+		(void)naos_error_set(&process.reason, NAOS_E_NOMEM, "no memory for the GPU");
+		return;
+	}
+	(void)pthread_mutex_init(&gpu->lock, NULL);
+	(void)pthread_cond_init(&gpu->idle_lane, NULL);
+	(void)clock_gettime(CLOCK_MONOTONIC, &from);
+	if (load(gpu, &process.reason) != 0)
+		return; /* the driver may still run: what it was given stays */
+	(void)clock_gettime(CLOCK_MONOTONIC, &to);
+	process.start_s = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+	process.gpu = gpu;
+}
+
+static int check_policy(const struct naos_cuda_info *info, struct naos_error *err)
+{
+	if (!process.policy.demand_confidential || info->confidential == 1)
+		return 0;
+	return naos_error_set(err, NAOS_E_DENIED,
+			      "%s is %s, which the configuration demands ([gpu] confidential): set up the GPU for confidential computing, or "
+			      "change the line",
+			      info->name,
+			      info->confidential == 0 ? "not in confidential-computing mode" :
+							"not known to be in confidential-computing mode");
 }
 
 int naos_gpu_get(struct naos_gpu **ret, struct naos_error *err)
 {
 	int rc = 0;
 	(void)pthread_mutex_lock(&process.lock);
-	if (!process.tried) {
-		struct naos_gpu *gpu = calloc(1, sizeof(*gpu));
-		process.tried = true;
-		if (gpu) {
-			(void)pthread_mutex_init(&gpu->lock, NULL);
-			(void)pthread_cond_init(&gpu->idle_lane, NULL);
-			rc = load(gpu, &process.reason);
+	if (process.policy.use == NAOS_GPU_NEVER) {
+		rc = naos_error_set(err, NAOS_E_UNSUPPORTED, "the GPU must not be used ([gpu] use = never)");
+	} else {
+		if (!process.tried)
+			try_once();
+		if (!process.gpu) {
+			rc = process.reason.code;
+			if (err)
+				*err = process.reason;
 		} else {
-			rc = naos_error_set(&process.reason, NAOS_E_NOMEM, "no memory for the GPU");
+			rc = check_policy(&process.gpu->info, err);
 		}
-		if (rc == 0)
-			process.gpu = gpu;
-	}
-	if (!process.gpu) {
-		rc = process.reason.code;
-		if (err)
-			*err = process.reason;
 	}
 	(void)pthread_mutex_unlock(&process.lock);
 	if (rc != 0)

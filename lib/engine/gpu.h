@@ -17,14 +17,28 @@ struct naos_gpu;
 struct naos_gpu_settings {
 	const char *plugin; /* NULL: NAOS_CUDA_PLUGIN, else where Naos was installed */
 	int device;
-	bool demand_confidential; /* refuse a GPU that is not known to be in confidential-computing mode */
 };
 /* Before the first naos_gpu_get; the strings are borrowed for the life of the process. */
 void naos_gpu_configure(const struct naos_gpu_settings *settings);
 
+/* When the GPU is used.  AUTO: into device memory always, from host to host where it is faster (cost.h); NEVER: it is not touched;
+ * ALWAYS: from host to host too, and its absence is an error. */
+enum naos_gpu_use { NAOS_GPU_AUTO, NAOS_GPU_NEVER, NAOS_GPU_ALWAYS };
+struct naos_gpu_policy {
+	enum naos_gpu_use use;
+	bool demand_confidential; /* refuse a GPU that is not known to be in confidential-computing mode */
+};
+/* forced: a program's own word, which a configuration that is read later does not change. */
+void naos_gpu_policy_set(const struct naos_gpu_policy *policy, bool forced);
+void naos_gpu_policy_get(struct naos_gpu_policy *ret);
+
 /* The GPU of this process, opened and tested with known answers at the first call; it stays open.  Any thread.
- * NAOS_E_UNSUPPORTED: there is none (the same answer from then on); NAOS_E_DENIED: it is not confidential; NAOS_E_SELFTEST. */
+ * NAOS_E_UNSUPPORTED: there is none (the same answer from then on), or the policy forbids it; NAOS_E_DENIED: it is not
+ * confidential; NAOS_E_SELFTEST. */
 int naos_gpu_get(struct naos_gpu **ret, struct naos_error *err) naos_must_check;
+/* Whether that was done already and gave one, and how long it took. */
+bool naos_gpu_started(void);
+double naos_gpu_start_seconds(void);
 const struct naos_cuda_info *naos_gpu_info(const struct naos_gpu *gpu);
 /* The sentence that a program should log, once, when the GPU failed or memory ran out and the CPU took over; NULL if there is
  * nothing (more) to say.  Static. */

@@ -12,13 +12,14 @@ static const struct naos_engine_backend *const table[] = {
 	&naos_engine_ipsec_mb[0], &naos_engine_ipsec_mb[1], &naos_engine_ipsec_mb[2], &naos_engine_ipsec_mb[3],
 #endif
 	&naos_engine_openssl[0], &naos_engine_openssl[1],
-	&naos_engine_cuda, /* by name only: from host to host a CPU with VAES is faster */
+	&naos_engine_cuda, /* by name, or for work that the cost model gives it */
 };
 
 static struct {
 	pthread_mutex_t lock;
 	bool proven[NAOS_ARRAY_LENGTH(table)]; /* started, known answers right */
 	_Atomic(const struct naos_engine_backend *) chosen;
+	atomic_bool automatic; /* it was not asked for by name */
 } engine = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 const struct naos_engine_backend *naos_engine_row(unsigned index)
@@ -84,8 +85,10 @@ int naos_engine_select(const char *backend, bool fips, struct naos_error *err)
 	const struct naos_engine_backend *found = NULL;
 	(void)pthread_mutex_lock(&engine.lock);
 	int rc = choose(backend, fips, &found, err);
-	if (rc == 0)
+	if (rc == 0) {
+		atomic_store(&engine.automatic, strcmp(backend, "auto") == 0 && !fips);
 		atomic_store(&engine.chosen, found);
+	}
 	(void)pthread_mutex_unlock(&engine.lock);
 	return rc;
 }
@@ -101,6 +104,11 @@ int naos_engine_current(const struct naos_engine_backend **ret, struct naos_erro
 	}
 	*ret = backend;
 	return 0;
+}
+
+bool naos_engine_automatic(void)
+{
+	return atomic_load(&engine.automatic);
 }
 
 const char *naos_engine_name(void)

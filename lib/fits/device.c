@@ -224,6 +224,15 @@ int naos_device_array_read(const struct naos_device_array *array, uint64_t offse
 	return naos_gpu_memory_read(array->memory, offset, to, bytes, err);
 }
 
+int naos_device_policy(enum naos_device_use use, bool demand_confidential, struct naos_error *err)
+{
+	static const enum naos_gpu_use uses[] = { NAOS_GPU_AUTO, NAOS_GPU_NEVER, NAOS_GPU_ALWAYS };
+	if ((unsigned)use >= NAOS_ARRAY_LENGTH(uses))
+		return naos_error_set(err, NAOS_E_USAGE, "there is no such use of a device");
+	naos_gpu_policy_set(&(struct naos_gpu_policy){ .use = uses[use], .demand_confidential = demand_confidential }, true);
+	return naos_engine_select(use == NAOS_DEVICE_ALWAYS ? "cuda" : "auto", false, err);
+}
+
 int naos_device_describe(char *text, size_t text_bytes, struct naos_error *err)
 {
 	struct naos_gpu *gpu;

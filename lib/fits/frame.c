@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/io.h"
+#include "engine/cost.h"
 #include "fits/frame1.h"
 #include "fits/structure.h"
 #include "fits/spare.h"
@@ -160,7 +161,10 @@ static int prove(struct naos_frame *frame, enum naos_frame_part part, const stru
 {
 	uint8_t none;
 	size_t got;
-	int rc = naos_gcm_key_create(frame->manifest.algorithm, key, &frame->keys[part - 1], err);
+	uint64_t bytes = 0;
+	for (uint32_t i = 0; part == NAOS_FRAME_DATA && i < frame->manifest.hdu_count; i++)
+		bytes += frame->manifest.hdus[i].data_bytes;
+	int rc = naos_gcm_key_create_for(frame->manifest.algorithm, key, bytes, false, &frame->keys[part - 1], err);
 	return rc ? rc : frame_open_segment(frame, part, NAOS_FRAME_PROOF_HDU, 0, &none, &got, err);
 }
 

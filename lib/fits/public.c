@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "engine/configure.h"
 #include "fits/collection.h"
 #include "fits/frame_inside.h"
 #include "fits/whole.h"
@@ -50,6 +51,8 @@ static int access_begin(struct access *access, const struct naos_frame_access *w
 	if (rc != 0 || wanted->no_key_manager)
 		return rc;
 	rc = naos_config_load(wanted->config_path, &access->config, err);
+	if (rc == 0)
+		naos_gpu_policy_read(access->config);
 	const char *uri = rc == 0 ? naos_config_string(access->config, "keymanager", NULL, "uri") : "";
 	bool both = access->given[0] && access->given[1];
 	if (rc == 0 && ((*uri && !both) || manager))

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/io.h"
+#include "engine/cost.h"
 #include "fits/frame1.h"
 #include "fits/threads.h"
 #include "seal/tally.h"
@@ -206,7 +207,7 @@ static int seal2(int source_fd, const char *source_name, int target_fd, const ch
 		uint8_t commit[NAOS_FRAME_COMMIT_BYTES];
 		rc = naos_frame_key_derive(&manifest, (enum naos_frame_part)(i + 1), what->keys[i], commit, &derived, err);
 		if (rc == 0)
-			rc = naos_gcm_key_create(manifest.algorithm, derived, &sealing.keys[i], err);
+			rc = naos_gcm_key_create_for(manifest.algorithm, derived, i == 1 ? structure->file_bytes : 0, true, &sealing.keys[i], err);
 	}
 	if (rc == 0)
 		rc = frame_threads_run(&sealing.threads, what->jobs, err);

@@ -1,4 +1,5 @@
 /* The file sets of a configuration, and which is meant; their keys are in fileset_keys.c.  SPDX-License-Identifier: Apache-2.0 */
+#include "engine/configure.h"
 #include "seal/fileset_inside.h"
 
 #include <string.h>
@@ -77,8 +78,7 @@ static int add_member(struct naos_filesets *sets, const struct naos_config *conf
 static int open_keys(struct naos_filesets *sets, const struct naos_config *config, const char *uri, bool later, struct naos_error *err)
 {
 	const char *store = naos_config_string(config, "keymanager", NULL, "store");
-	int rc = naos_engine_select(naos_config_string(config, "engine", NULL, "backend"),
-				    naos_config_bool(config, "engine", NULL, "fips"), err);
+	int rc = naos_engine_configure(config, err);
 	if (rc == 0 && !uri)
 		uri = naos_config_string(config, "keymanager", NULL, "uri");
 	if (rc == 0)

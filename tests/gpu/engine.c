@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 
+#include "engine/cost.h"
 #include "engine/gpu_inside.h"
 
 #define LONGEST ((size_t)100000)
@@ -310,6 +311,71 @@ static void a_failing_device_opens_nothing_and_is_not_used_again(void **state)
 	naos_gcm_key_free(key);
 }
 
+/* --- policy and costs ---------------------------------------------------------------------------------------------------------- */
+
+static void set_policy(enum naos_gpu_use use, bool demand_confidential)
+{
+	naos_gpu_policy_set(&(struct naos_gpu_policy){ .use = use, .demand_confidential = demand_confidential }, true);
+}
+
+static void the_policy_is_kept(void **state)
+{
+	struct naos_gpu *gpu = NULL;
+	set_policy(NAOS_GPU_NEVER, false);
+	assert_code(naos_gpu_get(&gpu, &err), NAOS_E_UNSUPPORTED);
+	assert_non_null(strstr(err.message, "use = never"));
+	set_policy(NAOS_GPU_AUTO, true);
+	int rc = naos_gpu_get(&gpu, &err);
+	if (rc == 0) { /* only in that mode */
+		assert_int_equal(naos_gpu_info(gpu)->confidential, 1);
+	} else {
+		assert_int_equal(rc, NAOS_E_DENIED);
+		assert_non_null(strstr(err.message, "[gpu] confidential"));
+		assert_null(gpu);
+	}
+	/* what a program forces is stronger than a configuration */
+	naos_gpu_policy_set(&(struct naos_gpu_policy){ .use = NAOS_GPU_NEVER }, false);
+	assert_int_equal(naos_gpu_get(&gpu, &err), rc);
+	set_policy(NAOS_GPU_AUTO, false);
+	assert_ok(naos_gpu_get(&gpu, &err), &err);
+}
+
+static const char *row_for(uint64_t bytes)
+{
+	naos_autosecret struct naos_secret *secret = NULL;
+	naos_autogcmkey struct naos_gcm_key *key = NULL;
+	assert_ok(naos_secret_random(32, &secret, &err), &err);
+	assert_ok(naos_gcm_key_create_for(NAOS_AES_256_GCM, secret, bytes, true, &key, &err), &err);
+	return key->backend->name;
+}
+
+static void large_work_is_given_to_whom_the_policy_says(void **state)
+{
+	assert_ok(naos_engine_select("auto", false, &err), &err);
+	set_policy(NAOS_GPU_ALWAYS, false);
+	assert_string_equal(row_for((uint64_t)1 << 30), "cuda");
+	assert_string_not_equal(row_for(4096), "cuda");
+	set_policy(NAOS_GPU_NEVER, false);
+	assert_string_not_equal(row_for((uint64_t)1 << 30), "cuda");
+	set_policy(NAOS_GPU_ALWAYS, false);
+	assert_ok(naos_engine_select("openssl", false, &err), &err); /* asked for by name */
+	assert_string_equal(row_for((uint64_t)1 << 30), "openssl");
+	assert_ok(naos_engine_select("auto", false, &err), &err);
+	set_policy(NAOS_GPU_AUTO, false);
+}
+
+static void rates_of_the_device_are_measured(void **state)
+{
+	struct naos_cost_rates rates;
+	assert_ok(naos_cost_rates(true, &rates, &err), &err);
+	assert_true(rates.gpu);
+	assert_string_equal(naos_cost_no_gpu(), "");
+	for (unsigned i = 0; i < 4; i++)
+		assert_true(rates.kernel_bytes_s[i / 2][i % 2] > 1e6);
+	assert_true(rates.up_bytes_s > 1e6 && rates.down_bytes_s > 1e6 && rates.both_bytes_s > 1e6 && rates.stage_bytes_s > 1e6);
+	assert_true(rates.fixed_s > 0 && rates.fixed_s < 1 && rates.start_s > 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -318,6 +384,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(an_error_of_the_reader_is_handed_on_and_leaves_nothing),
 		cmocka_unit_test(numbers_of_fits_become_native_ones),
 		cmocka_unit_test(a_conversion_that_does_not_fit_is_refused),
+		cmocka_unit_test(the_policy_is_kept),
+		cmocka_unit_test(large_work_is_given_to_whom_the_policy_says),
+		cmocka_unit_test(rates_of_the_device_are_measured),
 		cmocka_unit_test(without_memory_of_the_device_the_cpu_does_it),
 		cmocka_unit_test(a_failing_device_opens_nothing_and_is_not_used_again),
 	};
@@ -330,6 +399,7 @@ int main(int argc, char **argv)
 		*(void **)&emulated_live = dlsym(plugin, "naos_emulated_live_bytes");
 	}
 	naos_gpu_configure(&settings);
+	(void)setenv("XDG_CACHE_HOME", "/nonexistent", 1); /* rates are not kept */
 	int rc = naos_gpu_get(&gpu, &err);
 	if (rc == NAOS_E_UNSUPPORTED) {
 		printf("skipped: no CUDA device (%s)\n", err.message);

@@ -225,7 +225,7 @@ int main(int argc, char **argv)
 	printf("%llu random messages in %lld s, %llu bytes: %llu in place, %llu misaligned, %llu with a first counter of their own, "
 	       "%llu forged: all as they must be\n",
 	       (unsigned long long)counts.messages, (long long)(to.tv_sec - from.tv_sec), (unsigned long long)counts.bytes,
-	       (unsigned long long)counts.in_place,
-	       (unsigned long long)counts.misaligned, (unsigned long long)counts.other_counters, (unsigned long long)counts.forged);
+	       (unsigned long long)counts.in_place, (unsigned long long)counts.misaligned,
+	       (unsigned long long)counts.other_counters, (unsigned long long)counts.forged);
 	return 0;
 }
