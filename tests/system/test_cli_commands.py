@@ -155,6 +155,25 @@ def test_a_message_does_not_drive_the_terminal(naos):
         assert message.endswith("\n") and not set(message) & {"\033", "\007"}, repr(message)
 
 
+def test_the_engine_is_measured_beside_its_predictions(naos):
+    done = naos("bench", "engine", "--json", "--size", "64KiB")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["rates"]["cpu"]["core_128_gb_s"] > 0 and report["rates"]["cpu"]["cores"] >= 1
+    assert report["rates"]["gpu"] or report["rates"]["no_gpu"]
+    assert {(row["algorithm"], row["by"]) for row in report["work"]} >= {("aes-128-gcm", "cpu"), ("aes-256-gcm", "cpu")}
+    for row in report["work"]:
+        assert row["bytes"] == 65536 and row["measured_ms"] > 0 and row["predicted_ms"] > 0
+    for way in {(row["algorithm"], row["way"]) for row in report["work"]}:
+        assert sum(row["chosen"] for row in report["work"] if (row["algorithm"], row["way"]) == way) == 1
+    text = naos("bench", "engine", "--size", "4KiB").stdout
+    assert "CPU: " in text and "GPU: " in text and "predicted" in text
+    if not report["rates"]["gpu"]:
+        assert "GPU: no CUDA device" in text or "plug-in" in text
+    assert naos("bench", "engine", "--size", "0").returncode == 2
+    assert naos("bench", "engine", "--size", "64GiB").returncode == 2
+
+
 @pytest.mark.parametrize("sets", [0, 3000])  # output that fits stdio's buffer, and that does not
 def test_a_reader_that_goes_away_is_no_error_and_a_full_disk_is(naos, sets):
     naos.config.write_text("".join(f"[fileset f{i}]\nmek = m\n" for i in range(sets)))

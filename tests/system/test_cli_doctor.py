@@ -28,7 +28,7 @@ def of(found, check, status=None):
 
 def test_machine_is_examined_and_the_text_names_each_finding(naos):
     found = findings(naos)
-    assert {"kernel", "memlock", "swap", "core", "cpu", "tracing", "clock", "config", "engine"} <= {f["check"] for f in found}
+    assert {"kernel", "memlock", "swap", "core", "cpu", "tracing", "clock", "config", "engine", "gpu"} <= {f["check"] for f in found}
     text = naos("doctor").stdout
     for finding in found:
         assert finding["what"] in text
@@ -58,6 +58,18 @@ def test_the_engine_asked_for_is_tried(naos):
     naos.config.write_text("[engine]\nbackend = openssl\n")
     engine, = of(findings(naos), "engine", "ok")
     assert "openssl" in engine["what"]
+
+
+def test_the_gpu_is_found_or_the_reason_is_told(naos):
+    gpu = of(findings(naos), "gpu")
+    assert gpu[0]["what"].startswith("no CUDA device") or "driver" in gpu[0]["what"]
+    naos.config.write_text("[gpu]\nuse = never\n")
+    assert of(findings(naos), "gpu")[0]["what"] == "not used: [gpu] use = never"
+    naos.config.write_text("[gpu]\nuse = sometimes\n")
+    assert of(findings(naos, status=1), "config", "problem")
+    naos.config.write_text("[gpu]\nuse = always\nconfidential = require\n")
+    found = of(findings(naos), "gpu")
+    assert found[0]["status"] == "problem" or "plug-in loaded" in found[0]["what"] or "confidential" in found[0]["what"]
 
 
 def test_a_file_set_without_id_is_a_problem(naos):
