@@ -40,7 +40,7 @@ static struct {
 	void (*kernel)(const void *arguments);
 	const void *arguments;
 	uint8_t *stacks;
-	uint32_t tables_bytes; /* of tables in shared memory that each lane must read in its own bank */
+	uint32_t tables, tables_bytes; /* place of tables in shared memory that each lane must read in its own bank */
 	uint32_t words[EMULATED_THREADS], a[EMULATED_THREADS][4], b[EMULATED_THREADS][2];
 } emulated;
 static uint8_t shared_memory[256 << 10] __attribute__((aligned(1024)));
@@ -134,7 +134,7 @@ static inline void emulated_launch(uint32_t blocks, uint32_t threads, void (*ker
 /* The promise that no lookup's time depends on data: lane n reads bank n. */
 static inline void shared_check(uint32_t offset)
 {
-	if (offset < emulated.tables_bytes && offset / 4 % 32 != emulated.thread % 32) {
+	if (offset - emulated.tables < emulated.tables_bytes && offset / 4 % 32 != emulated.thread % 32) {
 		fprintf(stderr, "emulated kernel: lane %u reads a table in bank %u\n", emulated.thread % 32, offset / 4 % 32);
 		abort();
 	}

@@ -186,6 +186,7 @@ int driver_run_segments(const struct driver_work *work, void *stream, struct nao
 
 static void main_kernel(const void *arguments)
 {
+	emulated.tables = aes_tables();
 	emulated.tables_bytes = AES_TABLES_BYTES;
 	const struct driver_work *w = arguments;
 	const struct gpu_launch launch = { state.t0, w->keys, w->segments, w->failures, w->count, w->rounds, w->slot };

@@ -4,6 +4,8 @@
  * makes the address (byte << 8 | lane * 4), and every lane reads only its own bank.  So no two lanes ever conflict, and the time of
  * a lookup tells nothing of the byte.  Where shared memory is smaller T2 and T3 (or all but T0) are rotated.
  * The S-box of the last round comes out of the same tables.
+ * With AES_TABLES_ADDRESS they begin at a shared address that is a multiple of 65,536, and the permutation makes all of the address: elsewhere
+ * each lookup costs an addition, too.
  *
  * Within 256 counters that differ in their last byte only, one column of round 1 and one byte of each column of round 2 vary:
  * the rest is kept, and the two rounds cost 5 lookups instead of 32 (known as FACE).
@@ -14,29 +16,55 @@
 #include "device.h"
 
 #define AES_TABLES_BYTES (TABLES * 32768u)
+#if HASH == HASH_WGMMA
+#define AES_TABLES_ADDRESS 65536u
+#endif
+
+/* Where they begin in shared memory. */
+DEVICE uint32_t aes_tables(void)
+{
+#ifdef AES_TABLES_ADDRESS
+	return AES_TABLES_ADDRESS - shared_address(0);
+#else
+	return 0;
+#endif
+}
+
+/* What lookups of a lane take: the low bytes of its addresses. */
+DEVICE uint32_t aes_lane(uint32_t lane)
+{
+#ifdef AES_TABLES_ADDRESS
+	return lane * 4 | AES_TABLES_ADDRESS >> 8;
+#else
+	return lane * 4;
+#endif
+}
 
 /* T0, as FIPS 197 and every table implementation has it: 2 S, S, S, 3 S in the bytes from the lowest. */
 DEVICE void aes_fill_tables(const uint32_t *t0)
 {
+	const uint32_t at = aes_tables();
 	for (uint32_t i = THREAD; i < 256 * 32; i += THREADS) {
 		uint32_t entry = i / 32, lane = i % 32, t = t0[entry];
 #if TABLES == 1
-		shared_store(entry * 128 + lane * 4, t);
+		shared_store(at + entry * 128 + lane * 4, t);
 #else
-		shared_store(entry * 256 + lane * 4, t);
-		shared_store(entry * 256 + 128 + lane * 4, permute(t, t, 0x2103));
+		shared_store(at + entry * 256 + lane * 4, t);
+		shared_store(at + entry * 256 + 128 + lane * 4, permute(t, t, 0x2103));
 #if TABLES == 4
-		shared_store(65536 + entry * 256 + lane * 4, permute(t, t, 0x1032));
-		shared_store(65536 + entry * 256 + 128 + lane * 4, permute(t, t, 0x0321));
+		shared_store(at + 65536 + entry * 256 + lane * 4, permute(t, t, 0x1032));
+		shared_store(at + 65536 + entry * 256 + 128 + lane * 4, permute(t, t, 0x0321));
 #endif
 #endif
 	}
 }
 
-/* T_table of byte number `byte` of x; lane4 is lane * 4.  Both numbers are constants. */
+/* T_table of byte number `byte` of x; lane4 is aes_lane.  Both numbers are constants. */
 DEVICE uint32_t aes_lookup(const int table, const int byte, uint32_t x, uint32_t lane4)
 {
-#if TABLES == 4
+#if defined(AES_TABLES_ADDRESS)
+	return shared_load_at(permute(x, lane4, 0x6504u | byte << 4), table);
+#elif TABLES == 4
 	return shared_load((table & 1) * 128u + (table >> 1) * 65536u + permute(x, lane4, 0x5504u | byte << 4));
 #elif TABLES == 2
 	uint32_t t = shared_load((table & 1) * 128u + permute(x, lane4, 0x5504u | byte << 4));

@@ -187,6 +187,27 @@ DEVICE uint32_t swap_bytes(uint32_t x)
 	return permute(x, 0, 0x0123);
 }
 
+/* A word at a shared address; table: 0 to 3, a constant, adds 0, 128, 65536 or both. */
+DEVICE uint32_t shared_load_at(uint32_t address, const int table)
+{
+#ifdef __CUDACC__
+	uint32_t v = 0;
+	if (table == 0)
+		asm volatile("ld.shared.u32 %0,[%1];" : "=r"(v) : "r"(address));
+	else if (table == 1)
+		asm volatile("ld.shared.u32 %0,[%1+128];" : "=r"(v) : "r"(address));
+	else if (table == 2)
+		asm volatile("ld.shared.u32 %0,[%1+65536];" : "=r"(v) : "r"(address));
+	else
+		asm volatile("ld.shared.u32 %0,[%1+65664];" : "=r"(v) : "r"(address));
+	return v;
+#else
+	uint32_t offset = address - shared_address(0) + (table & 1) * 128u + (table >> 1) * 65536u;
+	shared_check(offset);
+	return *(const uint32_t *)(shared_memory + offset);
+#endif
+}
+
 /* Words of 32 bits in shared memory, by their offset in bytes. */
 DEVICE uint32_t shared_load(uint32_t offset)
 {

@@ -51,7 +51,7 @@ DEVICE uint4 gcm_load(const struct gpu_segment *segment, const uint8_t *in, int6
 DEVICE void gcm_rounds(struct hash *h, const struct gpu_segment *segment, const struct aes_keys *keys, uint32_t first, uint32_t last,
 		       const int rounds, const int sealing, const int many_keys)
 {
-	const uint32_t warp = THREAD / 32, lane = THREAD % 32, lane4 = lane * 4;
+	const uint32_t warp = THREAD / 32, lane = THREAD % 32, lane4 = aes_lane(lane);
 	const uint64_t bytes = segment->bytes;
 	const uint8_t *in = segment->in;
 	uint8_t *out = segment->out;
@@ -64,15 +64,18 @@ DEVICE void gcm_rounds(struct hash *h, const struct gpu_segment *segment, const 
 	const uint32_t steps = (last - first) * STEPS;
 	int64_t position = ((int64_t)first * ROUND_BLOCKS - missing + hash_place(0, warp, lane)) * 16;
 	struct aes_cached kept = { 0, 0, 0, 0, 0 }, cached = { 0, 0, 0, 0, 0 };
-	uint4 next = gcm_load(segment, in, position, whole);
+	/* Opening loads a step ahead; sealing hashes a step behind: so either has the tensor cores work beside AES. */
+	uint4 next = { 0, 0, 0, 0 };
+	if (!sealing)
+		next = gcm_load(segment, in, position, whole);
 #ifdef __CUDACC__
 #pragma unroll 1
 #endif
 	for (uint32_t n = 0; n < steps; n++) {
 		const uint32_t step = n % STEPS;
 		const uint32_t ahead = 16 * (step == STEPS - 1 ? ROUND_BLOCKS - hash_place(STEPS - 1, 0, 0) : hash_place(1, 0, 0));
-		const uint4 x = next;
-		if (n + 1 < steps)
+		const uint4 x = sealing ? gcm_load(segment, in, position, whole) : next;
+		if (!sealing && n + 1 < steps)
 			next = gcm_load(segment, in, position + ahead, whole);
 #if HASH == HASH_WGMMA || HASH == HASH_MMA
 		const uint32_t low = (start & 255) + 32 * step, round = n / STEPS;
@@ -91,6 +94,8 @@ DEVICE void gcm_rounds(struct hash *h, const struct gpu_segment *segment, const 
 #endif
 		if (!sealing)
 			hash_step(h, step, x);
+		else if (n > 0)
+			hash_step(h, (n - 1) % STEPS, next);
 		const uint4 k = aes_stream(keys, many_keys, rounds, &cached, low + lane, lane4);
 		if (sealing)
 			hash_wait();
@@ -107,10 +112,12 @@ DEVICE void gcm_rounds(struct hash *h, const struct gpu_segment *segment, const 
 		}
 		position += ahead;
 		if (sealing)
-			hash_step(h, step, c);
+			next = c;
 		else
 			hash_wait();
 	}
+	if (sealing)
+		hash_step(h, STEPS - 1, next);
 	hash_wait();
 }
 

@@ -18,7 +18,11 @@
 #define ROUND_BLOCKS (WARPS * 32u * STEPS) /* what a block of threads takes at a time: 65,536 bytes */
 #define MATRIX_BYTES 4096u /* 256 rows of data bits by 128 columns of sums */
 
+#ifdef AES_TABLES_ADDRESS
+#define HASH_OFFSET 0u /* the tables come last */
+#else
 #define HASH_OFFSET AES_TABLES_BYTES
+#endif
 #if HASH == HASH_WGMMA
 #define HASH_BYTES (9 * MATRIX_BYTES)
 #elif HASH == HASH_MMA
@@ -31,7 +35,12 @@
 #endif
 #define KEYS_OFFSET (HASH_OFFSET + HASH_BYTES) /* round keys of launches with many keys */
 #define SUMS_OFFSET (KEYS_OFFSET + 256)        /* one element a warp */
-#define SHARED_BYTES (SUMS_OFFSET + 16 * WARPS)
+#define SUMS_END (SUMS_OFFSET + 16 * WARPS)
+#ifdef AES_TABLES_ADDRESS
+#define SHARED_BYTES (AES_TABLES_ADDRESS + AES_TABLES_BYTES) /* less the address where shared memory begins, if that is not 0 */
+#else
+#define SHARED_BYTES SUMS_END
+#endif
 
 #if HASH == HASH_WGMMA || HASH == HASH_MMA
 #define ENDS_OF_WARP 16u /* sums that a warp ends with */
@@ -92,7 +101,7 @@ DEVICE void hash_load_key(const struct gpu_key *key)
 }
 DEVICE void hash_wipe_key(void)
 {
-	for (uint32_t i = THREAD; i < (SHARED_BYTES - HASH_OFFSET) / 4; i += THREADS)
+	for (uint32_t i = THREAD; i < (SUMS_END - HASH_OFFSET) / 4; i += THREADS)
 		shared_store(HASH_OFFSET + 4 * i, 0);
 }
 
