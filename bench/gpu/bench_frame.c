@@ -1,7 +1,7 @@
 /* A frame of 577 MB, the image of the paper, from the page cache: into host memory by the CPU, into device memory by the GPU.  The way of
  * a program: libnaos opens the frame, checks both keys, reads all of it and closes it.
  *
- * Usage: bench_frame JSON-FILE [DIRECTORY [THREADS]]    DIRECTORY (default /dev/shm) gets 1.2 GB for a while
+ * Usage: bench_frame JSON-FILE [DIRECTORY [THREADS [SEGMENT-BYTES]]]    DIRECTORY (default /dev/shm) gets 1.2 GB for a while
  * One line of JSON a figure; a table on standard output.  GB are 10^9 bytes of plaintext.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
@@ -25,6 +25,7 @@
 #define REFERENCE_MS 1177.0 /* GpuFitsCrypt, this frame, warm page cache, on one H200 (bench/gpu/README.md) */
 
 static FILE *json;
+static uint32_t segment_bytes; /* 0: the default */
 static struct naos_error err;
 
 #define need(call) \
@@ -232,7 +233,7 @@ static void one_algorithm(const char *plain, const char *sealed, size_t key_byte
 	double times[5];
 	for (unsigned turn = 0; turn < 5; turn++) {
 		double start = now_ms();
-		need(naos_frame_seal(plain, sealed, &access, NULL, 0, true, threads, &err));
+		need(naos_frame_seal(plain, sealed, &access, NULL, segment_bytes, true, threads, &err));
 		times[turn] = now_ms() - start;
 	}
 	figure("seal, file to file", algorithm, times, 5);
@@ -250,11 +251,12 @@ static void one_algorithm(const char *plain, const char *sealed, size_t key_byte
 int main(int argc, char **argv)
 {
 	const char *dir = argc > 2 ? argv[2] : "/dev/shm";
+	segment_bytes = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 0;
 	long most = argc > 3 ? strtol(argv[3], NULL, 10) : sysconf(_SC_NPROCESSORS_ONLN);
 	char plain[256], sealed[256], text[256];
 	size_t bytes;
-	if (argc < 2 || argc > 4 || most < 1) {
-		fprintf(stderr, "usage: bench_frame JSON-FILE [DIRECTORY [THREADS]]\n");
+	if (argc < 2 || argc > 5 || most < 1) {
+		fprintf(stderr, "usage: bench_frame JSON-FILE [DIRECTORY [THREADS [SEGMENT-BYTES]]]\n");
 		return 2;
 	}
 	json = fopen(argv[1], "a");

@@ -294,7 +294,7 @@ struct sealed_frame {
 	int fd;
 };
 
-static int from_memory(void *context, uint64_t index, uint8_t *buffer, struct naos_gpu_segment *ret, struct naos_error *error)
+static int describe(void *context, uint64_t index, struct naos_gpu_segment *ret, struct naos_error *error)
 {
 	const struct sealed_frame *frame = context;
 	uint64_t at = index * SEGMENT_BYTES, here = frame->bytes - at < SEGMENT_BYTES ? frame->bytes - at : SEGMENT_BYTES;
@@ -303,11 +303,17 @@ static int from_memory(void *context, uint64_t index, uint8_t *buffer, struct na
 	ret->offset = at;
 	memcpy(ret->nonce, &index, sizeof(index));
 	memcpy(ret->tag, frame->tags[index], 16);
+	return 0;
+}
+
+static int from_memory(void *context, uint64_t index, uint32_t count, uint8_t *buffer, size_t bytes, struct naos_error *error)
+{
+	const struct sealed_frame *frame = context;
 	if (frame->fd < 0) {
-		memcpy(buffer, frame->sealed + at, here);
+		memcpy(buffer, frame->sealed + index * SEGMENT_BYTES, bytes);
 		return 0;
 	}
-	return pread(frame->fd, buffer, here, (off_t)at) == (ssize_t)here ? 0 : naos_error_set_errno(error, errno, "cannot read");
+	return pread(frame->fd, buffer, bytes, (off_t)(index * SEGMENT_BYTES)) == (ssize_t)bytes ? 0 : naos_error_set_errno(error, errno, "cannot read");
 }
 
 static void make_frame(const struct naos_gcm_key *key, struct sealed_frame *frame, const char *path)
@@ -371,7 +377,9 @@ static void to_device(bool from_file)
 		for (unsigned jobs = 1; jobs <= 8; jobs *= 2) {
 			double times[16], best;
 			char text[64];
-			struct naos_gpu_source source = { from_memory, &frame, (FRAME_BYTES + SEGMENT_BYTES - 1) / SEGMENT_BYTES, SEGMENT_BYTES, jobs };
+			struct naos_gpu_source source = {
+				describe, from_memory, &frame, (FRAME_BYTES + SEGMENT_BYTES - 1) / SEGMENT_BYTES, SEGMENT_BYTES, jobs,
+			};
 			for (unsigned i = 0; i < 10; i++) {
 				uint64_t failed;
 				double start = now();

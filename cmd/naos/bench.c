@@ -119,13 +119,19 @@ static int seal_on(const struct naos_engine_backend *backend, enum naos_algorith
 
 /* --- from the host into the device ------------------------------------------------------------------------------------------------ */
 
-static int read_segment(void *context, uint64_t index, uint8_t *buffer, struct naos_gpu_segment *ret, struct naos_error *err)
+static int describe_segment(void *context, uint64_t index, struct naos_gpu_segment *ret, struct naos_error *err)
 {
 	const struct work *work = context;
 	*ret = (struct naos_gpu_segment){ .bytes = segment_bytes(work->bytes, index), .offset = index * SEGMENT_BYTES };
 	number(ret->nonce, index);
 	memcpy(ret->tag, work->tags + index * NAOS_GCM_TAG_BYTES, NAOS_GCM_TAG_BYTES);
-	memcpy(buffer, work->memory + index * SEGMENT_BYTES, ret->bytes);
+	return 0;
+}
+
+static int read_segments(void *context, uint64_t index, uint32_t count, uint8_t *buffer, size_t bytes, struct naos_error *err)
+{
+	const struct work *work = context;
+	memcpy(buffer, work->memory + index * SEGMENT_BYTES, bytes);
 	return 0;
 }
 
@@ -135,7 +141,7 @@ static int open_to_device(struct naos_gpu *gpu, enum naos_algorithm algorithm, s
 	naos_autosecret struct naos_secret *secret = NULL;
 	naos_autogcmkey struct naos_gcm_key *key = NULL;
 	naos_autogpumemory struct naos_gpu_memory *memory = NULL;
-	const struct naos_gpu_source source = { .read = read_segment, .context = work, .count = segments_of(work->bytes),
+	const struct naos_gpu_source source = { .describe = describe_segment, .read = read_segments, .context = work, .count = segments_of(work->bytes),
 						.longest = work->bytes < SEGMENT_BYTES ? (size_t)work->bytes : SEGMENT_BYTES,
 						.jobs = cores };
 	const struct naos_engine_backend *cpu;

@@ -74,8 +74,10 @@ struct naos_gpu_segment {
 	uint64_t offset; /* in the memory that it is opened to */
 };
 struct naos_gpu_source {
-	/* Describes segment `index` and reads its ciphertext into buffer (`longest` bytes, pinned).  Called by several threads at once. */
-	int (*read)(void *context, uint64_t index, uint8_t *buffer, struct naos_gpu_segment *ret, struct naos_error *err);
+	/* Both are called by several threads at once.  `read` reads the ciphertext of `count` segments from `index` on, as they were described,
+	 * one behind the other: `bytes` in all, into pinned memory. */
+	int (*describe)(void *context, uint64_t index, struct naos_gpu_segment *ret, struct naos_error *err);
+	int (*read)(void *context, uint64_t index, uint32_t count, uint8_t *buffer, size_t bytes, struct naos_error *err);
 	void *context;
 	uint64_t count;
 	size_t longest; /* bytes of the longest segment */

@@ -49,18 +49,18 @@ static int fill(struct opening *opening, struct upload *upload, uint8_t *buffer,
 	const struct naos_gpu_source *source = opening->source;
 	upload->first = atomic_fetch_add(&opening->next, opening->at_once);
 	upload->count = 0;
-	size_t at = 0;
+	size_t bytes = 0;
 	for (uint64_t i = upload->first; i < source->count && upload->count < opening->at_once; i++, upload->count++) {
 		struct naos_gpu_segment *segment = &upload->described[upload->count];
-		int rc = source->read(source->context, i, buffer + at, segment, err);
+		int rc = source->describe(source->context, i, segment, err);
 		if (rc != 0)
 			return rc;
 		if (segment->bytes > source->longest || segment->associated_bytes > sizeof(segment->associated) ||
 		    segment->offset > opening->memory->bytes || segment->bytes > opening->memory->bytes - segment->offset)
 			return naos_error_set(err, NAOS_E_USAGE, "a segment does not fit the memory that it is opened to");
-		at += segment->bytes;
+		bytes += segment->bytes;
 	}
-	return 0;
+	return upload->count ? source->read(source->context, upload->first, upload->count, buffer, bytes, err) : 0;
 }
 
 /* Uploads to where the segments belong, and opens them there in place. */

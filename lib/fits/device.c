@@ -32,16 +32,19 @@ static int read_exactly(const struct naos_frame *frame, void *buffer, size_t byt
 	return rc;
 }
 
-static int read_segment(void *context, uint64_t index, uint8_t *buffer, struct naos_gpu_segment *ret, struct naos_error *err)
+static void row_of(const struct unit_source *source, uint64_t index, struct naos_frame_row *ret)
+{
+	uint64_t number;
+	naos_container_row(&source->frame->manifest, &source->frame->container, NAOS_FRAME_DATA, source->hdu, index, ret, &number);
+}
+
+static int describe_segment(void *context, uint64_t index, struct naos_gpu_segment *ret, struct naos_error *err)
 {
 	const struct unit_source *source = context;
 	const struct naos_frame *frame = source->frame;
 	struct naos_frame_row row;
-	uint64_t number;
-	naos_container_row(&frame->manifest, &frame->container, NAOS_FRAME_DATA, source->hdu, index, &row, &number);
+	row_of(source, index, &row);
 	int rc = naos_frame_row_decode(source->rows + index * NAOS_FRAME_ROW_BYTES, &row, err);
-	if (rc == 0)
-		rc = read_exactly(frame, buffer, (size_t)row.bytes, frame->container.heap_offset + row.offset, err);
 	if (rc != 0)
 		return rc;
 	memcpy(ret->nonce, row.nonce, sizeof(ret->nonce));
@@ -51,6 +54,15 @@ static int read_segment(void *context, uint64_t index, uint8_t *buffer, struct n
 	ret->bytes = (size_t)row.bytes;
 	ret->offset = index * frame->manifest.segment_bytes;
 	return 0;
+}
+
+/* Segments of a unit follow each other in the heap, too. */
+static int read_segments(void *context, uint64_t index, uint32_t count, uint8_t *buffer, size_t bytes, struct naos_error *err)
+{
+	const struct unit_source *source = context;
+	struct naos_frame_row row;
+	row_of(source, index, &row);
+	return read_exactly(source->frame, buffer, bytes, source->frame->container.heap_offset + row.offset, err);
 }
 
 /* All rows of the unit's data: they stand together. */
@@ -70,7 +82,7 @@ static int read_rows(struct unit_source *source, struct naos_error *err)
 static int open_unit(struct naos_gpu *gpu, struct naos_frame *frame, uint32_t hdu, struct naos_gpu_memory **ret, struct naos_error *err)
 {
 	struct unit_source source = { .frame = frame, .hdu = hdu, .total = naos_frame_segments(&frame->manifest, NAOS_FRAME_DATA, hdu) };
-	struct naos_gpu_source segments = { .read = read_segment, .context = &source, .count = source.total,
+	struct naos_gpu_source segments = { .describe = describe_segment, .read = read_segments, .context = &source, .count = source.total,
 					    .longest = frame->manifest.segment_bytes };
 	naos_autogpumemory struct naos_gpu_memory *memory = NULL;
 	uint64_t failed = 0;

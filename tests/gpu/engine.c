@@ -25,17 +25,24 @@ struct world {
 	uint8_t *plain, *sealed;
 };
 
-static int read_one(void *context, uint64_t index, uint8_t *buffer, struct naos_gpu_segment *ret, struct naos_error *error)
+static int describe(void *context, uint64_t index, struct naos_gpu_segment *ret, struct naos_error *error)
 {
 	const struct world *world = context;
 	*ret = world->segments[index];
-	memcpy(buffer, world->sealed + ret->offset, ret->bytes);
+	return 0;
+}
+
+static int read_some(void *context, uint64_t index, uint32_t count, uint8_t *buffer, size_t bytes, struct naos_error *error)
+{
+	const struct world *world = context;
+	for (uint64_t i = index; i < index + count; buffer += world->segments[i++].bytes)
+		memcpy(buffer, world->sealed + world->segments[i].offset, world->segments[i].bytes);
 	return 0;
 }
 
 static struct naos_gpu_source source_of(struct world *world, unsigned jobs)
 {
-	return (struct naos_gpu_source){ read_one, world, world->count, LONGEST, jobs };
+	return (struct naos_gpu_source){ describe, read_some, world, world->count, LONGEST, jobs };
 }
 
 static void make_world(struct world *world, enum naos_algorithm algorithm, uint64_t count)
@@ -117,11 +124,11 @@ static void a_changed_segment_leaves_nothing_in_the_memory(void **state)
 	end_world(&world);
 }
 
-static int read_fails(void *context, uint64_t index, uint8_t *buffer, struct naos_gpu_segment *ret, struct naos_error *error)
+static int read_fails(void *context, uint64_t index, uint32_t count, uint8_t *buffer, size_t bytes, struct naos_error *error)
 {
-	if (index == 5)
+	if (index <= 5 && 5 < index + count)
 		return naos_error_set(error, NAOS_E_CHANGED, "the file changed");
-	return read_one(context, index, buffer, ret, error);
+	return read_some(context, index, count, buffer, bytes, error);
 }
 
 static void an_error_of_the_reader_is_handed_on_and_leaves_nothing(void **state)
@@ -139,7 +146,7 @@ static void an_error_of_the_reader_is_handed_on_and_leaves_nothing(void **state)
 	assert_ok(naos_gpu_memory_read(memory, 0, got, world.bytes, &err), &err);
 	assert_true(all_zero(got, world.bytes));
 	world.segments[2].offset = world.bytes; /* beyond the memory */
-	source.read = read_one;
+	source.read = read_some;
 	assert_int_equal(naos_gpu_open(world.gpu, world.key, &source, memory, &failed, &err), NAOS_E_USAGE);
 	end_world(&world);
 }

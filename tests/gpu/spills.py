@@ -13,10 +13,7 @@ import tempfile
 ARCHITECTURE = "90a"
 HOT = "gcm_kernel"
 HOT_VARIANTS = 8  # rounds of AES, opening or sealing, one key or many
-KNOWN = {  # kernels that spill, and bytes; to be emptied
-    "gcm_kernel<10, 1, 1>": 16,  # sealing with many keys
-    "gcm_kernel<14, 1, 1>": 16,
-}
+KNOWN = {}  # kernels that spill, and bytes
 
 
 def readable(mangled):
