@@ -5,7 +5,6 @@
  * One line of JSON a figure; a table on standard output.  GB are 10^9 bytes of plaintext.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,49 +119,12 @@ static void write_file(const char *path, const uint8_t *bytes, size_t count)
 
 /* --- to the host ---------------------------------------------------------------------------------------------------------------- */
 
-struct share {
-	struct naos_frame *frame;
-	uint8_t *to;
-	uint64_t offset;
-	size_t bytes;
-};
-
-static void *read_share(void *context)
-{
-	const struct share *share = context;
-	struct naos_error error;
-	size_t got;
-	if (naos_frame_read_at(share->frame, share->to, share->bytes, share->offset, &got, &error) != 0 || got != share->bytes) {
-		fprintf(stderr, "%s\n", error.message);
-		exit(1);
-	}
-	return NULL;
-}
-
-static void read_by_threads(struct naos_frame *frame, uint8_t *to, size_t bytes, unsigned threads)
-{
-	pthread_t ids[MOST_THREADS];
-	struct share shares[MOST_THREADS];
-	const size_t segment = (size_t)4 << 20, segments = (bytes + segment - 1) / segment;
-	unsigned started = 0;
-	for (unsigned i = 0; i < threads; i++) { /* whole segments to each */
-		const size_t from = segments * i / threads * segment, to_end = segments * (i + 1) / threads * segment;
-		const size_t end = to_end < bytes ? to_end : bytes;
-		shares[i] = (struct share){ frame, to + from, from, end > from ? end - from : 0 };
-		if (i + 1 < threads && pthread_create(&ids[started], NULL, read_share, &shares[i]) == 0)
-			started++;
-		else
-			(void)read_share(&shares[i]);
-	}
-	for (unsigned i = 0; i < started; i++)
-		(void)pthread_join(ids[i], NULL);
-}
-
 static void to_host(const char *path, const struct naos_frame_access *access, const char *algorithm, unsigned threads, bool fresh,
 		    const uint8_t *file, size_t bytes)
 {
 	double times[REPEATS];
 	char what[64];
+	size_t got = 0;
 	uint8_t *reused = fresh ? NULL : map(bytes);
 	if (reused)
 		memset(reused, 1, bytes);
@@ -171,10 +133,10 @@ static void to_host(const char *path, const struct naos_frame_access *access, co
 		double start = now_ms();
 		uint8_t *to = fresh ? map(bytes) : reused;
 		need(naos_frame_open(path, access, &frame, &err));
-		read_by_threads(frame, to, bytes, threads);
+		need(naos_frame_read_parallel(frame, to, bytes, 0, threads, &got, &err));
 		naos_frame_close(frame);
 		times[turn] = now_ms() - start;
-		if (memcmp(to, file, bytes) != 0) {
+		if (got != bytes || memcmp(to, file, bytes) != 0) {
 			fprintf(stderr, "the frame gave other bytes than were sealed\n");
 			exit(1);
 		}

@@ -104,7 +104,7 @@ static int load(struct naos_gpu *gpu, struct naos_error *err)
 	path = path ? path : NAOS_CUDA_PLUGIN_PATH;
 	void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* never closed: a driver's threads live in it */
 	if (!plugin)
-		return naos_error_set(err, NAOS_E_UNSUPPORTED, "there is no plug-in for GPUs: %s", dlerror());
+		return naos_error_set(err, NAOS_E_UNSUPPORTED, "no CUDA device: the plug-in for GPUs is not there (%s)", dlerror());
 	*(void **)&get = dlsym(plugin, NAOS_CUDA_TABLE);
 	gpu->table = get ? get(NAOS_CUDA_ABI) : NULL;
 	if (!gpu->table || gpu->table->table_bytes != sizeof(*gpu->table))
