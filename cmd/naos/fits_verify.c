@@ -59,7 +59,7 @@ static void verify_files(void *context, struct naos_frame_walk *walk, unsigned w
 	struct naos_tally *tally = &fits->work.tally;
 	const struct naos_frame_opener opener = { .provider = fits->provider, .given = { fits->given[0], fits->given[1] } };
 	naos_autofree struct naos_frame_fetched *fetched = count > 1 ? calloc(count, sizeof(*fetched)) : NULL;
-	int fds[NAOS_WALK_BATCH];
+	int fds[NAOS_WALK_BATCH] = { -1 };
 	for (size_t i = 0; i < count; i++)
 		fds[i] = files[i].kind == NAOS_FITS_FRAME ? files[i].fd : -1;
 	if (fetched)

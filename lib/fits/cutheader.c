@@ -92,18 +92,20 @@ static void scale(struct header *header, const char *keyword, double factor)
 
 /* --- coordinates ---------------------------------------------------------------------------------------------------------------- */
 
+#define NAME_BYTES 48 /* of any two numbers, though keywords have 8 letters */
+
 /* "CRPIX1A", "CD1_2": j 0 is none, version a letter or a space. */
-static const char *name_of(char text[static 24], const char *word, unsigned i, unsigned j, char version)
+static const char *name_of(char text[static NAME_BYTES], const char *word, unsigned i, unsigned j, char version)
 {
 	char suffix[2] = { version == ' ' ? 0 : version, 0 };
-	(void)(j ? snprintf(text, 24, "%s%u_%u%s", word, i, j, suffix) : snprintf(text, 24, "%s%u%s", word, i, suffix));
+	(void)(j ? snprintf(text, NAME_BYTES, "%s%u_%u%s", word, i, j, suffix) : snprintf(text, NAME_BYTES, "%s%u%s", word, i, suffix));
 	return text;
 }
 
 /* Multiplies column j of a matrix that is there; false if it has no element at all. */
 static bool scale_column(struct header *header, const char *matrix, unsigned axes, unsigned j, char version, double factor)
 {
-	char name[24];
+	char name[NAME_BYTES];
 	double ignored;
 	bool any = false;
 	for (unsigned i = 1; i <= axes; i++)
@@ -118,7 +120,7 @@ static bool scale_column(struct header *header, const char *matrix, unsigned axe
 static bool has_axis(const struct header *header, unsigned j, char version)
 {
 	static const char *const words[] = { "CTYPE", "CRPIX", "CRVAL", "CDELT", "CD", "PC" };
-	char name[24];
+	char name[NAME_BYTES];
 	for (unsigned i = 0; i < NAOS_ARRAY_LENGTH(words); i++)
 		if (find(header, name_of(name, words[i], j, i < 4 ? 0 : j, version)))
 			return true;
@@ -127,7 +129,7 @@ static bool has_axis(const struct header *header, unsigned j, char version)
 
 static void move_axis(struct header *header, const struct naos_cut *cut, unsigned j, char version)
 {
-	char name[24];
+	char name[NAME_BYTES];
 	double first = (double)cut->first[j - 1], step = (double)cut->step[j - 1], pixel = 0, element;
 	(void)get(header, name_of(name, "CRPIX", j, 0, version), &pixel);
 	set(header, name, (pixel - first) / step + 1, "reference pixel");
@@ -160,7 +162,7 @@ static void move_polynomials(struct header *header, const struct naos_cut *cut)
 /* IRAF: logical = LTM * physical + LTV. */
 static void move_physical(struct header *header, const struct naos_cut *cut, unsigned j)
 {
-	char name[24];
+	char name[NAME_BYTES];
 	double first = (double)cut->first[j - 1], step = (double)cut->step[j - 1], value = 0;
 	(void)get(header, name_of(name, "LTV", j, 0, ' '), &value);
 	set(header, name, (value - first) / step + 1, "logical = LTM * physical + LTV");
@@ -247,7 +249,7 @@ static void put_structure(struct header *header, const struct frame_image *image
 	put(header, "BITPIX  = %20d", image->bitpix);
 	put(header, "NAXIS   = %20u", cut->axes);
 	for (unsigned i = 0; i < cut->axes; i++) {
-		char name[24];
+		char name[NAME_BYTES];
 		(void)snprintf(name, sizeof(name), "NAXIS%u", i + 1);
 		put(header, "%-8s= %20llu", name, (unsigned long long)cut->count[i]);
 	}

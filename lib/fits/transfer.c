@@ -435,7 +435,7 @@ static void open_files(struct run *run, struct naos_frame_walk *walk, unsigned w
 	const struct naos_frame_transfer *transfer = run->transfer;
 	const struct naos_frame_opener opener = { .provider = transfer->provider, .given = { transfer->given[0], transfer->given[1] } };
 	naos_autofree struct naos_frame_fetched *fetched = count > 1 ? calloc(count, sizeof(*fetched)) : NULL;
-	int fds[NAOS_WALK_BATCH];
+	int fds[NAOS_WALK_BATCH] = { -1 };
 	struct naos_error err;
 	for (size_t i = 0; i < count; i++)
 		fds[i] = files[i].kind == NAOS_FITS_FRAME ? files[i].fd : -1;
