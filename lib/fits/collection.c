@@ -136,7 +136,7 @@ static int give_key(void *context, const struct naos_frame_manifest *manifest, e
 	*ret = NULL;
 	if (opener->given[part - 1])
 		return naos_secret_clone(opener->given[part - 1], ret, ret_why);
-	if (!opener->provider || !blob)
+	if (!opener->provider || !blob || (opener->header_only && part == NAOS_FRAME_DATA))
 		return 0;
 	if (fetched && fetched->asked[part - 1]) {
 		if (fetched->why[part - 1].code != 0)
@@ -160,6 +160,7 @@ struct peek {
 	struct naos_wrap_item *items;
 	size_t used;
 	const struct naos_secret *const *given;
+	bool header_only;
 };
 
 static int note_question(void *context, const struct naos_frame_manifest *manifest, enum naos_frame_part part,
@@ -167,7 +168,7 @@ static int note_question(void *context, const struct naos_frame_manifest *manife
 {
 	struct peek *peek = context;
 	*ret = NULL;
-	if (!blob || peek->given[part - 1])
+	if (!blob || peek->given[part - 1] || (peek->header_only && part == NAOS_FRAME_DATA))
 		return 0;
 	peek->items[peek->used++] = question(manifest, part, blob);
 	peek->fetched->asked[part - 1] = true;
@@ -184,7 +185,7 @@ void naos_frame_fetch(const struct naos_frame_opener *opener, const int *fds, st
 	if (!items || !opener->provider)
 		return;
 	for (size_t i = 0; i < count; i++) {
-		struct peek peek = { .fetched = &ret[i], .items = items + used, .given = opener->given };
+		struct peek peek = { .fetched = &ret[i], .items = items + used, .given = opener->given, .header_only = opener->header_only };
 		const struct naos_frame_source source = { .key = note_question, .context = &peek };
 		struct naos_frame *frame;
 		int own = fds[i] < 0 ? -1 : fcntl(fds[i], F_DUPFD_CLOEXEC, 3);

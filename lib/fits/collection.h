@@ -50,6 +50,7 @@ struct naos_frame_opener {
 	struct naos_provider *provider;
 	const struct naos_secret *given[2];
 	const struct naos_frame_fetched *fetched; /* of the frame that is opened next, or NULL */
+	bool header_only; /* the data key is not even asked for */
 };
 struct naos_frame_source naos_frame_opener_source(struct naos_frame_opener *opener);
 

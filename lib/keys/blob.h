@@ -21,14 +21,14 @@
 #define NAOS_BLOB_MAX_CIPHERTEXT_BYTES (NAOS_BLOB_MAX_KEY_BYTES + 32) /* key and digest */
 
 /* What is wrapped. */
-enum naos_wrap_kind { NAOS_WRAP_FILE = 1, NAOS_WRAP_FRAME_HEADER = 2, NAOS_WRAP_FRAME_DATA = 3, NAOS_WRAP_MANIFEST = 4 };
+enum naos_wrap_kind { NAOS_WRAP_FILE = 1, NAOS_WRAP_FRAME_HEADER = 2, NAOS_WRAP_FRAME_DATA = 3, NAOS_WRAP_MANIFEST = 4, NAOS_WRAP_CATALOGUE = 5 };
 /* How it is wrapped. */
 enum naos_wrap_algorithm { NAOS_WRAP_AES_256_GCM = 1 };
 
 struct naos_wrap_context {
 	enum naos_wrap_kind kind;
 	struct naos_uuid group_id;  /* file set or collection */
-	struct naos_uuid object_id; /* file or frame */
+	struct naos_uuid object_id; /* file, frame or catalogue */
 };
 
 struct naos_blob {
