@@ -92,7 +92,8 @@ static int print_row(struct search *search, const struct naos_catalogue_row *row
 		printf("  not read: %s\n", row->reason);
 	if (search->query)
 		return 0;
-	printf("  frame id    %s\n  collection  %s\n", naos_uuid_format(&row->frame_id, frame_id), naos_uuid_format(&row->collection_id, collection));
+	printf("  frame id    %s\n  collection  %s\n", naos_uuid_format(&row->frame_id, frame_id),
+	       naos_uuid_format(&row->collection_id, collection));
 	json_object_foreach(attributes, name, value)
 	{
 		naos_autofree char *text = json_dumps(value, JSON_ENCODE_ANY);

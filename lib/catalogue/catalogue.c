@@ -81,7 +81,8 @@ static int make_key(struct naos_catalogue *catalogue, const struct naos_uuid *id
 	return rc;
 }
 
-static int get_key(struct naos_catalogue *catalogue, const struct naos_uuid *id, bool make, struct naos_gcm_key **ret, struct naos_error *err)
+static int get_key(struct naos_catalogue *catalogue, const struct naos_uuid *id, bool make, struct naos_gcm_key **ret,
+		   struct naos_error *err)
 {
 	struct naos_wrap_item item = {
 		.context = { .kind = NAOS_WRAP_CATALOGUE, .group_id = *id, .object_id = *naos_catalogue_store_id(catalogue->store) },
@@ -136,7 +137,8 @@ static int associate(const struct naos_catalogue *catalogue, const struct naos_c
 	return 0;
 }
 
-int naos_catalogue_attributes_seal(const struct naos_catalogue *catalogue, const struct naos_gcm_key *key, const struct naos_catalogue_row *row,
+int naos_catalogue_attributes_seal(const struct naos_catalogue *catalogue, const struct naos_gcm_key *key,
+				   const struct naos_catalogue_row *row,
 				   const json_t *attributes, uint8_t **ret, size_t *ret_bytes, struct naos_error *err)
 {
 	uint8_t associated[ASSOCIATED_BYTES];
@@ -166,7 +168,8 @@ int naos_catalogue_attributes_seal(const struct naos_catalogue *catalogue, const
 	return rc;
 }
 
-int naos_catalogue_attributes_open(const struct naos_catalogue *catalogue, const struct naos_gcm_key *key, const struct naos_catalogue_row *row,
+int naos_catalogue_attributes_open(const struct naos_catalogue *catalogue, const struct naos_gcm_key *key,
+				   const struct naos_catalogue_row *row,
 				   json_t **ret, struct naos_error *err)
 {
 	uint8_t associated[ASSOCIATED_BYTES];

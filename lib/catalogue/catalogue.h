@@ -42,9 +42,11 @@ int naos_catalogue_key_get(struct naos_catalogue *catalogue, const struct naos_u
 			   const struct naos_gcm_key **ret, struct naos_error *err) naos_must_check;
 
 /* Seals attributes for a row, whose path and ids are given; the caller frees *ret.  Opens those of a row: NAOS_E_INTEGRITY. */
-int naos_catalogue_attributes_seal(const struct naos_catalogue *catalogue, const struct naos_gcm_key *key, const struct naos_catalogue_row *row,
+int naos_catalogue_attributes_seal(const struct naos_catalogue *catalogue, const struct naos_gcm_key *key,
+				   const struct naos_catalogue_row *row,
 				   const json_t *attributes, uint8_t **ret, size_t *ret_bytes, struct naos_error *err) naos_must_check;
-int naos_catalogue_attributes_open(const struct naos_catalogue *catalogue, const struct naos_gcm_key *key, const struct naos_catalogue_row *row,
+int naos_catalogue_attributes_open(const struct naos_catalogue *catalogue, const struct naos_gcm_key *key,
+				   const struct naos_catalogue_row *row,
 				   json_t **ret, struct naos_error *err) naos_must_check;
 
 /* Takes up what lies at a path: new and changed frames, and rows of vanished ones are removed.  Failures of single frames are rows and

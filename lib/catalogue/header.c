@@ -169,7 +169,8 @@ static bool is_image(const uint8_t *header, uint64_t bytes)
 	return naos_fits_card_number(header, bytes, "NAXIS", &axes) && axes > 0;
 }
 
-int naos_catalogue_header_read(struct naos_frame *frame, const struct naos_catalogue_keywords *keywords, json_t **ret, struct naos_error *err)
+int naos_catalogue_header_read(struct naos_frame *frame, const struct naos_catalogue_keywords *keywords, json_t **ret,
+			       struct naos_error *err)
 {
 	json_t *attributes = json_object();
 	size_t units = naos_frame_units(frame);

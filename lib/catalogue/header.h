@@ -19,7 +19,8 @@ struct naos_catalogue_keywords {
  * header with different values is null: it counts as missing. */
 int naos_catalogue_header_add(json_t *attributes, const uint8_t *header, uint64_t bytes, struct naos_error *err) naos_must_check;
 /* Times get their zone, and release_date and proposal_id their names. */
-int naos_catalogue_header_finish(json_t *attributes, const struct naos_catalogue_keywords *keywords, struct naos_error *err) naos_must_check;
+int naos_catalogue_header_finish(json_t *attributes, const struct naos_catalogue_keywords *keywords,
+				 struct naos_error *err) naos_must_check;
 /* Both for the primary header and that of the first image, which goes before. */
 int naos_catalogue_header_read(struct naos_frame *frame, const struct naos_catalogue_keywords *keywords, json_t **ret,
 			       struct naos_error *err) naos_must_check;

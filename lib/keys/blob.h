@@ -21,7 +21,13 @@
 #define NAOS_BLOB_MAX_CIPHERTEXT_BYTES (NAOS_BLOB_MAX_KEY_BYTES + 32) /* key and digest */
 
 /* What is wrapped. */
-enum naos_wrap_kind { NAOS_WRAP_FILE = 1, NAOS_WRAP_FRAME_HEADER = 2, NAOS_WRAP_FRAME_DATA = 3, NAOS_WRAP_MANIFEST = 4, NAOS_WRAP_CATALOGUE = 5 };
+enum naos_wrap_kind {
+	NAOS_WRAP_FILE = 1,
+	NAOS_WRAP_FRAME_HEADER = 2,
+	NAOS_WRAP_FRAME_DATA = 3,
+	NAOS_WRAP_MANIFEST = 4,
+	NAOS_WRAP_CATALOGUE = 5,
+};
 /* How it is wrapped. */
 enum naos_wrap_algorithm { NAOS_WRAP_AES_256_GCM = 1 };
 
