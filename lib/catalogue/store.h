@@ -38,7 +38,8 @@ int naos_catalogue_store_put_key(struct naos_catalogue_store *store, const struc
 /* *ret_current: a row with this path, size, times and inode is there, and not that of a failure; *ret_known: any row of this path. */
 int naos_catalogue_store_look(struct naos_catalogue_store *store, const struct naos_catalogue_row *row, bool *ret_current,
 			      bool *ret_known, struct naos_error *err) naos_must_check;
-int naos_catalogue_store_put(struct naos_catalogue_store *store, const struct naos_catalogue_row *row, struct naos_error *err) naos_must_check;
+int naos_catalogue_store_put(struct naos_catalogue_store *store, const struct naos_catalogue_row *row,
+			     struct naos_error *err) naos_must_check;
 int naos_catalogue_store_remove(struct naos_catalogue_store *store, const char *path, struct naos_error *err) naos_must_check;
 /* Every row in the order of paths, until `each` returns a code; below NULL: all, else this path and what lies below it.  `each` may not
  * change the store. */
