@@ -313,7 +313,9 @@ static int from_memory(void *context, uint64_t index, uint32_t count, uint8_t *b
 		memcpy(buffer, frame->sealed + index * SEGMENT_BYTES, bytes);
 		return 0;
 	}
-	return pread(frame->fd, buffer, bytes, (off_t)(index * SEGMENT_BYTES)) == (ssize_t)bytes ? 0 : naos_error_set_errno(error, errno, "cannot read");
+	if (pread(frame->fd, buffer, bytes, (off_t)(index * SEGMENT_BYTES)) == (ssize_t)bytes)
+		return 0;
+	return naos_error_set_errno(error, errno, "cannot read");
 }
 
 static void make_frame(const struct naos_gcm_key *key, struct sealed_frame *frame, const char *path)

@@ -141,7 +141,8 @@ static int open_to_device(struct naos_gpu *gpu, enum naos_algorithm algorithm, s
 	naos_autosecret struct naos_secret *secret = NULL;
 	naos_autogcmkey struct naos_gcm_key *key = NULL;
 	naos_autogpumemory struct naos_gpu_memory *memory = NULL;
-	const struct naos_gpu_source source = { .describe = describe_segment, .read = read_segments, .context = work, .count = segments_of(work->bytes),
+	const struct naos_gpu_source source = { .describe = describe_segment, .read = read_segments, .context = work,
+						.count = segments_of(work->bytes),
 						.longest = work->bytes < SEGMENT_BYTES ? (size_t)work->bytes : SEGMENT_BYTES,
 						.jobs = cores };
 	const struct naos_engine_backend *cpu;

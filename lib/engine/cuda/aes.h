@@ -4,8 +4,8 @@
  * makes the address (byte << 8 | lane * 4), and every lane reads only its own bank.  So no two lanes ever conflict, and the time of
  * a lookup tells nothing of the byte.  Where shared memory is smaller T2 and T3 (or all but T0) are rotated.
  * The S-box of the last round comes out of the same tables.
- * With AES_TABLES_ADDRESS they begin at a shared address that is a multiple of 65,536, and the permutation makes all of the address: elsewhere
- * each lookup costs an addition, too.
+ * With AES_TABLES_ADDRESS they begin at a shared address that is a multiple of 65,536, and the permutation makes all of the address:
+ * elsewhere each lookup costs an addition, too.
  *
  * Within 256 counters that differ in their last byte only, one column of round 1 and one byte of each column of round 2 vary:
  * the rest is kept, and the two rounds cost 5 lookups instead of 32 (known as FACE).
