@@ -5,5 +5,7 @@ set -eu
 program=$1 seeds=$2 seconds=${NAOS_FUZZ_SECONDS:-5}
 corpus=$program.corpus
 mkdir -p "$corpus"
-exec "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$corpus.found-" \
+# libFuzzer's own status of a crash, 77, would read as "skipped"
+exec "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -error_exitcode=1 -timeout_exitcode=1 \
+	-artifact_prefix="$corpus.found-" \
 	"$corpus" "$seeds"
