@@ -17,6 +17,7 @@ static struct {
 	bool tried;
 	double start_s; /* how long the first use took */
 	struct naos_gpu *gpu; /* lives as long as the process: others hold memory of it */
+	struct naos_gpu *candidate; /* what was tried */
 	struct naos_error reason;
 } process = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -119,7 +120,7 @@ static int load(struct naos_gpu *gpu, struct naos_error *err)
 static void try_once(void)
 {
 	struct timespec from, to;
-	struct naos_gpu *gpu = calloc(1, sizeof(*gpu));
+	struct naos_gpu *gpu = process.candidate = calloc(1, sizeof(*gpu));
 	process.tried = true;
 	if (!gpu) {
 		(void)naos_error_set(&process.reason, NAOS_E_NOMEM, "no memory for the GPU");
@@ -129,7 +130,7 @@ static void try_once(void)
 	(void)pthread_cond_init(&gpu->idle_lane, NULL);
 	(void)clock_gettime(CLOCK_MONOTONIC, &from);
 	if (load(gpu, &process.reason) != 0)
-		return; /* the driver may still run: what it was given stays */
+		return; /* the driver may still run: the candidate stays */
 	(void)clock_gettime(CLOCK_MONOTONIC, &to);
 	process.start_s = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
 	process.gpu = gpu;

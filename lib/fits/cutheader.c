@@ -26,7 +26,7 @@ struct header {
 static char *find(const struct header *header, const char *keyword)
 {
 	char name[9];
-	(void)snprintf(name, sizeof(name), "%-8s", keyword);
+	(void)snprintf(name, sizeof(name), "%-8.8s", keyword);
 	for (size_t i = 0; i < header->count; i++)
 		if (memcmp(header->cards[i], name, 8) == 0)
 			return header->cards[i];
