@@ -8,7 +8,7 @@
 #include "fuzz.h"
 
 #define MAX_SEED_BYTES ((size_t)1 << 20)
-#define MAX_CUT_BYTES 8192 /* longer seeds are cut at this many places, evenly spread */
+#define MAX_CUT_BYTES 8192 /* longer seeds are cut at this many places, evenly spread; --cuts=NUMBER, first, takes another number */
 
 static void run_exact(const uint8_t *data, size_t bytes)
 {
@@ -19,7 +19,7 @@ static void run_exact(const uint8_t *data, size_t bytes)
 	(void)LLVMFuzzerTestOneInput(copy, bytes);
 }
 
-static void run_seed(int dir_fd, const char *name)
+static void run_seed(int dir_fd, const char *name, size_t cuts)
 {
 	naos_autofree uint8_t *data = NULL;
 	struct naos_error err = NAOS_ERROR_INIT;
@@ -28,7 +28,7 @@ static void run_seed(int dir_fd, const char *name)
 		fprintf(stderr, "%s\n", err.message);
 		exit(1);
 	}
-	size_t step = bytes > MAX_CUT_BYTES ? bytes / MAX_CUT_BYTES : 1;
+	size_t step = bytes > cuts ? bytes / cuts : 1;
 	for (size_t cut = 0; cut < bytes; cut += step)
 		run_exact(data, cut);
 	run_exact(data, bytes);
@@ -37,7 +37,8 @@ static void run_seed(int dir_fd, const char *name)
 int main(int argc, char **argv)
 {
 	unsigned seeds = 0;
-	for (int i = 1; i < argc; i++) {
+	size_t cuts = argc > 1 && strncmp(argv[1], "--cuts=", 7) == 0 ? strtoul(argv[1] + 7, NULL, 10) : 0;
+	for (int i = cuts ? 2 : 1; i < argc; i++) {
 		DIR *dir = opendir(argv[i]);
 		if (!dir) {
 			fprintf(stderr, "cannot open the folder of seeds %s\n", argv[i]);
@@ -45,7 +46,7 @@ int main(int argc, char **argv)
 		}
 		for (struct dirent *entry; (entry = readdir(dir));)
 			if (entry->d_name[0] != '.') {
-				run_seed(dirfd(dir), entry->d_name);
+				run_seed(dirfd(dir), entry->d_name, cuts ? cuts : MAX_CUT_BYTES);
 				seeds++;
 			}
 		(void)closedir(dir);
