@@ -21,9 +21,19 @@ step() {
 	printf '\n%s%d. %s%s\n' "$bold" "$number" "$*" "$plain"
 }
 
+# A command as it can be typed: what a shell would take for its own is quoted.
+shown() {
+	local word text=
+	for word; do
+		[[ $word =~ ^[A-Za-z0-9_./:=,@%+-]+$ ]] || word=${word@Q}
+		text+="${text:+ }$word"
+	done
+	printf '%s' "$text"
+}
+
 # Prints the command and runs it.
 run() {
-	printf '$ %s\n' "$*"
+	printf '$ %s\n' "$(shown "$@")"
 	"$@"
 }
 
@@ -31,7 +41,7 @@ run() {
 refused() {
 	local wanted=$1 status=0
 	shift
-	printf '$ %s\n' "$*"
+	printf '$ %s\n' "$(shown "$@")"
 	"$@" || status=$?
 	[ "$status" -eq "$wanted" ] || fail "exit status $status, $wanted was expected"
 	say "(exit status $status)"

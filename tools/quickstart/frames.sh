@@ -12,7 +12,7 @@ begin frames
 as() {
 	local who=$1
 	shift
-	printf '%s$ %s\n' "$who" "$*"
+	printf '%s$ %s\n' "$who" "$(shown "$@")"
 	NAOS_CONFIG=$work/$who.conf "$@"
 }
 
@@ -20,7 +20,7 @@ as() {
 refused_as() {
 	local who=$1 wanted=$2 status=0
 	shift 2
-	printf '%s$ %s\n' "$who" "$*"
+	printf '%s$ %s\n' "$who" "$(shown "$@")"
 	NAOS_CONFIG=$work/$who.conf "$@" || status=$?
 	[ "$status" -eq "$wanted" ] || fail "exit status $status, $wanted was expected"
 	say "(exit status $status)"
